@@ -1,0 +1,34 @@
+# `make demo` and `make test` are all that a user needs; both set themselves up.
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.geartrain-setup
+# What the installed package is made from, apart from Python files (they are used in place).
+INSTALLED_FROM := pyproject.toml constraints.txt scripts/setup.sh $(shell find kernels/native -type f 2>/dev/null)
+
+.PHONY: setup demo test test-slow check bench
+.DEFAULT_GOAL := setup
+
+setup: $(STAMP)
+
+$(STAMP): $(INSTALLED_FROM)
+	@scripts/setup.sh $(VENV)
+	@touch $@
+
+demo: $(STAMP)
+	@$(BIN)/geartrain data movielens-100k --directory data
+	@GEARTRAIN_DATA=$(CURDIR)/data $(BIN)/geartrain train examples/movielens_100k_deepfm.yaml --server-num 2 --worker-num 2
+
+check: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: check
+	$(BIN)/python -m pytest
+
+test-slow: $(STAMP)
+	$(BIN)/python -m pytest -m slow
+
+bench: $(STAMP)
+	$(BIN)/geartrain bench end-to-end

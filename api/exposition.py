@@ -1,0 +1,86 @@
+"""The cluster's state in the text format of Prometheus, read afresh from the coordinator at each scrape."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, get_args
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_LATEST as CONTENT_TYPE
+from prometheus_client.exposition import generate_latest
+from prometheus_client.registry import Collector
+
+from api.schemas import JobState
+from coordinator.facade import ClusterFacade
+from geartrain.errors import ConflictError
+
+__all__ = ["CONTENT_TYPE", "exposition"]
+
+_TIER_GAUGES = {
+    "num_rows": ("geartrain_tier_rows", "Rows of a table on a server."),
+    "bytes": ("geartrain_tier_bytes", "Memory of the rows and of their index."),
+    "pull_requests_per_s": ("geartrain_tier_pull_requests_per_s", "Pull requests."),
+    "push_requests_per_s": ("geartrain_tier_push_requests_per_s", "Push requests."),
+    "pull_rows_per_s": ("geartrain_tier_pull_rows_per_s", "Rows pulled."),
+    "push_rows_per_s": ("geartrain_tier_push_rows_per_s", "Rows pushed."),
+}
+
+
+def exposition(facade: ClusterFacade) -> bytes:
+    """All gauges as text; those of the running job are left out while there is none."""
+    registry = CollectorRegistry()
+    registry.register(_ClusterCollector(facade))
+    return generate_latest(registry)
+
+
+class _ClusterCollector(Collector):
+    def __init__(self, facade: ClusterFacade) -> None:
+        self._facade = facade
+
+    def describe(self) -> list[GaugeMetricFamily]:
+        # Spares the coordinator a first reading, which registering would make only to learn the names.
+        return []
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        is_ready, _ = self._facade.readiness()
+        yield GaugeMetricFamily("geartrain_ready", "1 if jobs can be run now.", value=float(is_ready))
+        yield _jobs(self._facade.jobs())
+        yield _nodes(self._facade.nodes())
+        try:
+            window = self._facade.window()
+        except ConflictError:
+            pass  # No job is running, so there is no window.
+        else:
+            queue_length = float(window["queue_length"])
+            yield GaugeMetricFamily("geartrain_window_queue_length", "Arrived steps that wait.", value=queue_length)
+        try:
+            tier = self._facade.tier_stats()
+        except ConflictError:
+            return
+        yield from _tier(tier["servers"])
+
+
+def _jobs(jobs: list[dict[str, Any]]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily("geartrain_jobs", "Jobs by state.", labels=["state"])
+    by_state = Counter(job["state"] for job in jobs)
+    # States without a job are shown as 0, so that no series comes and goes.
+    for state in get_args(JobState):
+        family.add_metric([state], by_state[state])
+    return family
+
+
+def _nodes(nodes: list[dict[str, Any]]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily("geartrain_nodes", "Nodes by role and state.", labels=["role", "state"])
+    for (role, state), count in sorted(Counter((node["role"], node["state"]) for node in nodes).items()):
+        family.add_metric([role, state], count)
+    return family
+
+
+def _tier(lines: list[dict[str, Any]]) -> Iterator[GaugeMetricFamily]:
+    for field, (name, meaning) in _TIER_GAUGES.items():
+        family = GaugeMetricFamily(name, meaning, labels=["server", "table"])
+        for line in lines:
+            family.add_metric([line["server"], line["table"]], line[field])
+        yield family

@@ -1,0 +1,66 @@
+"""The coordinator's process: the core in its control thread, and the API in front of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+from api.app import create_app
+from api.serve import ApiServer
+from coordinator.cluster import Cluster
+from coordinator.control import ControlServer
+from coordinator.core import Core, CoreSettings
+from geartrain.store import SqliteStore
+
+
+def run(
+    *,
+    listen: str,
+    control_address: str,
+    state_dir: Path,
+    output_dir: Path,
+    allowed_roots: list[Path],
+    cluster_token: str,
+    api_token: str | None,
+    lease_s: float,
+    num_servers: int,
+    num_workers: int,
+    ready_file: Path | None,
+) -> None:
+    """Run a coordinator until SIGTERM or SIGINT.
+
+    `listen` is the API's HOST:PORT (port 0: a free one), `control_address` the nodes' channel. `ready_file` gets
+    `{"url", "control"}` once both listen. Raises `PortInUseError` before anything is started.
+    """
+    host, port = listen.rsplit(":", 1)
+    store = SqliteStore(state_dir / "coordinator.sqlite")
+    settings = CoreSettings(cluster_token, lease_s, num_servers, num_workers, output_dir)
+    core = Core(settings, store.raise_term(), time.time)
+    control = ControlServer(core, store, control_address)
+    cluster = Cluster(control, allowed_roots, Path.cwd())
+    server = ApiServer(create_app(cluster, api_token=api_token), host, int(port))
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    control.start()
+    actual_port = server.start()
+    if ready_file is not None:
+        _write_ready(ready_file, f"http://{host}:{actual_port}", control.address)
+    while not stop.wait(0.5) and not control.ended.is_set():
+        pass
+    server.stop()
+    if not control.ended.is_set():
+        control.close()
+    store.close()
+    if control.failure is not None:
+        raise control.failure
+
+
+def _write_ready(path: Path, url: str, control: str) -> None:
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps({"url": url, "control": control, "pid": os.getpid()}))
+    temporary.replace(path)

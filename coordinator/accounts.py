@@ -1,0 +1,134 @@
+"""What a job did, in numbers: samples, losses, step times, staleness; the source of its result and its time series."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from coordinator.events import Decide
+from geartrain.wire.messages import Staged
+
+POINT_EVERY_S = 0.5
+"""A point of the time series covers at least this long."""
+
+
+@dataclass(slots=True)
+class WorkerAccount:
+    """Steps of one worker: samples it computed, time per step (start to start) and the waiting in it, in ms."""
+
+    samples: int = 0
+    step_ms: array[float] = field(default_factory=lambda: array("f"))
+    wait_ms: array[float] = field(default_factory=lambda: array("f"))
+
+
+@dataclass(slots=True)
+class Accounts:
+    """Counters of one job over its whole run; pure, times come in as arguments."""
+
+    samples_applied: int = 0
+    samples_skipped: int = 0
+    num_non_finite: int = 0
+    last_skip: str = ""
+    staleness: dict[int, int] = field(default_factory=dict)
+    workers: dict[str, WorkerAccount] = field(default_factory=dict)
+    train_seconds: float = 0.0
+    points: list[dict[str, Any]] = field(default_factory=list)
+    last_loss: float | None = None
+    _pass_start_s: float | None = None
+    _point_start_s: float = 0.0
+    _point_samples: int = 0
+    _point_loss: float = 0.0
+
+    def pass_opened(self, now_s: float) -> None:
+        """Training time runs from the first grant of a pass ..."""
+        self._pass_start_s = now_s
+        self._point_start_s, self._point_samples, self._point_loss = now_s, 0, 0.0
+
+    def pass_drained(self, now_s: float) -> None:
+        """... to its last applied window."""
+        if self._pass_start_s is not None:
+            self.train_seconds += now_s - self._pass_start_s
+            self._pass_start_s = None
+
+    def seconds_until(self, now_s: float) -> float:
+        """Training time so far, the open pass included."""
+        return self.train_seconds + (now_s - self._pass_start_s if self._pass_start_s is not None else 0.0)
+
+    def reported(self, report: Staged) -> None:
+        """A member's report, counted once."""
+        account = self.workers.setdefault(report.node, WorkerAccount())
+        account.samples += report.num_samples
+        account.step_ms.append(report.step_ms)
+        account.wait_ms.append(report.wait_ms)
+
+    def decided(self, decision: Decide) -> None:
+        """A window was decided."""
+        for one in decision.contributions:
+            self.samples_applied += one.arrival.num_samples
+            self.staleness[one.staleness] = self.staleness.get(one.staleness, 0) + 1
+            self._point_samples += one.arrival.num_samples
+            self._point_loss += one.arrival.loss_sum
+        for skipped in decision.skipped:
+            self.samples_skipped += skipped.num_samples
+            self.last_skip = skipped.skipped
+            # A share too small for batch norm is no fault of the numbers: only steps that workers computed count.
+            self.num_non_finite += bool(skipped.workers)
+
+    def close_point(
+        self, now_s: float, unix_time: float, version: int, window: Callable[[], dict[str, Any] | None]
+    ) -> None:
+        """Add a point to the time series if its time is over; `window` is asked for the state of the window then."""
+        elapsed = now_s - self._point_start_s
+        if self._pass_start_s is None or elapsed < POINT_EVERY_S or self._point_samples == 0:
+            return
+        self.last_loss = self._point_loss / self._point_samples
+        self._add_point(unix_time, version, self._point_samples / elapsed, window() or {}, auc=None)
+        self._point_start_s, self._point_samples, self._point_loss = now_s, 0, 0.0
+
+    def evaluated(self, unix_time: float, version: int, metrics: dict[str, Any]) -> None:
+        """Add a point with the AUC of an evaluation."""
+        self._add_point(unix_time, version, None, {}, auc=metrics.get("auc"))
+
+    def _add_point(
+        self, unix_time: float, version: int, rate: float | None, window: dict[str, Any], auc: float | None
+    ) -> None:
+        self.points.append(
+            {
+                "time": unix_time,
+                "version": version,
+                "samples": self.samples_applied,
+                "samples_per_s": rate,
+                "loss": self.last_loss,
+                "auc": auc,
+                "staleness": max(self.staleness, default=0),
+                "queue_length": window.get("queue_length", 0),
+            }
+        )
+
+    def worker_rows(self, groups: dict[int, tuple[str, ...]], devices: dict[str, str]) -> list[dict[str, Any]]:
+        """The `workers` list of a result, in the order of groups and ranks."""
+        rows = []
+        for number, members in enumerate(groups.values()):
+            for worker in members:
+                account = self.workers.get(worker, WorkerAccount())
+                rows.append(
+                    {
+                        "worker": worker,
+                        "device": devices.get(worker, ""),
+                        "group": number,
+                        "share": 1.0 / len(members),
+                        "samples": account.samples,
+                        "step_ms": {"p50": _percentile(account.step_ms, 50), "p99": _percentile(account.step_ms, 99)},
+                        "wait_ms": {"p50": _percentile(account.wait_ms, 50)},
+                        "solo_samples_per_s": None,
+                    }
+                )
+        return rows
+
+
+def _percentile(values: array[float], percent: float) -> float:
+    return round(float(np.percentile(np.asarray(values), percent)), 3) if values else 0.0

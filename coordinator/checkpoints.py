@@ -1,0 +1,121 @@
+"""Checkpoints as the coordinator sees them: the manifest, where it lives, and how a directory becomes a checkpoint.
+
+Servers write their parts into a temporary folder; only when all are there is the manifest written, everything made
+durable, and the folder renamed. A folder without the temporary prefix is therefore always complete.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from geartrain.errors import CheckpointError
+from geartrain.wire.messages import DenseSegment
+
+MANIFEST_NAME = "manifest.json"
+FORMAT = 1
+TEMPORARY_PREFIX = ".tmp-"
+
+
+class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a checkpoint holds. `files` describes each file: bytes, crc32, server, table with rows or dense range."""
+
+    format: int
+    job: str
+    config: dict[str, Any]
+    version: int
+    term: int
+    passes_done: int
+    samples: int
+    train_seconds: float
+    schedule: dict[str, Any]
+    metrics: dict[str, Any]
+    best: dict[str, Any]
+    index: dict[str, Any]
+    segments: list[DenseSegment]
+    dense_optimizer: dict[str, Any]
+    files: dict[str, dict[str, Any]]
+
+
+def load_manifest(directory: Path) -> Manifest:
+    """Read and check the manifest of a checkpoint. Raises `CheckpointError` naming file and field."""
+    path = directory / MANIFEST_NAME
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise CheckpointError(
+            f"{directory} is no checkpoint: {MANIFEST_NAME} cannot be read ({error.strerror})",
+            file=str(path),
+            expected="a directory that a finished cut wrote",
+        ) from error
+    try:
+        manifest = msgspec.json.decode(content, type=Manifest)
+    except msgspec.DecodeError as error:
+        raise CheckpointError(f"{path} is damaged: {error}", file=str(path), field=str(error)) from error
+    if manifest.format != FORMAT:
+        raise CheckpointError(
+            f"{path}: format {manifest.format} is not known, expected {FORMAT}",
+            file=str(path),
+            field="format",
+            value=manifest.format,
+            expected=FORMAT,
+        )
+    check_files(directory, manifest)
+    return manifest
+
+
+def check_files(directory: Path, manifest: Manifest) -> None:
+    """Every file of the manifest is there with its size. (Checksums are checked by those who read the content.)"""
+    for name, description in manifest.files.items():
+        path = directory / name
+        if "/" in name or name.startswith("."):
+            raise CheckpointError(f"{directory}: {name!r} is no plain file name", file=str(path), field="files")
+        size = path.stat().st_size if path.is_file() else None
+        if size != description.get("bytes"):
+            raise CheckpointError(
+                f"{path}: expected {description.get('bytes')} bytes, found {'no file' if size is None else size}",
+                file=str(path),
+                field="files",
+                value=size,
+                expected=description.get("bytes"),
+            )
+
+
+def prepare(directory: Path) -> None:
+    """Make the empty temporary folder of a cut; one left by a death is removed."""
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+
+
+def publish(temporary: Path, final: Path, manifest: dict[str, Any], expired: Iterable[Path]) -> None:
+    """Make the cut complete and visible under its final name, then remove the expired ones."""
+    path = temporary / MANIFEST_NAME
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=1))
+    for file in [*temporary.iterdir(), temporary]:
+        _sync(file)
+    if final.exists():  # the same cut taken again after a return to an older one
+        replaced = final.with_name(TEMPORARY_PREFIX + "replaced-" + final.name)
+        shutil.rmtree(replaced, ignore_errors=True)
+        final.rename(replaced)
+        temporary.rename(final)
+        shutil.rmtree(replaced)
+    else:
+        temporary.rename(final)
+    _sync(final.parent)
+    for old in expired:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(old)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,152 @@
+"""The coordinator as the API sees it (`ClusterFacade`): it checks what is submitted and asks the core in its thread."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from coordinator import views
+from coordinator.checkpoints import Manifest, load_manifest
+from coordinator.control import ControlServer
+from coordinator.core import Core, JobRecord
+from coordinator.plan import Task
+from geartrain.config import JobConfig, parse_config
+from geartrain.config.paths import resolve_inside
+from geartrain.data.index import DatasetIndex, build_index
+from geartrain.errors import ConfigError, NotFoundError
+
+_T = TypeVar("_T")
+
+TASK_KINDS = ("train", "evaluate", "predict")
+INITS = ("", "resume", "init_from")
+
+
+class Cluster:
+    """`ClusterFacade` over a control server. Every method may be called from any thread."""
+
+    def __init__(self, control: ControlServer, allowed_roots: Sequence[Path], base_dir: Path) -> None:
+        """Data and checkpoints are read below `allowed_roots` only; relative roots are below `base_dir`."""
+        self._control = control
+        self._allowed_roots = tuple(allowed_roots)
+        self._base_dir = base_dir
+
+    def submit(self, config: dict[str, Any], task: dict[str, Any] | None = None) -> dict[str, Any]:
+        wanted = self._task(task or {})
+        checked = parse_config(config, self._base_dir, self._allowed_roots)
+        manifest = load_manifest(Path(wanted.checkpoint)) if wanted.checkpoint else None
+        index = self._index(checked, wanted, manifest)
+        name = f"{checked.name}-{secrets.token_hex(4)}"
+        record = JobRecord(name, checked, wanted, index, manifest, time.time())
+        state = self._ask(lambda core, now_s: (core.submit(record, now_s), core.jobs.job(name).state))
+        return {"id": name, "state": state}
+
+    def jobs(self) -> list[dict[str, Any]]:
+        return self._read(lambda core, now_s: [views.job_view(core, record) for record in core.records.values()])
+
+    def job(self, job: str) -> dict[str, Any]:
+        return self._read(lambda core, now_s: views.job_view(core, _record(core, job)))
+
+    def cancel(self, job: str) -> dict[str, Any]:
+        def work(core: Core, now_s: float) -> tuple[list[Any], dict[str, Any]]:
+            record = _record(core, job)
+            commands = core.cancel(job, now_s)
+            return commands, views.job_view(core, record)
+
+        return self._ask(work)
+
+    def metrics(self, job: str, since: float) -> list[dict[str, Any]]:
+        return self._read(lambda core, now_s: [point for point in _record(core, job).points if point["time"] > since])
+
+    def events(self, job: str, after: int) -> list[dict[str, Any]]:
+        def numbered(core: Core, now_s: float) -> list[dict[str, Any]]:
+            events = _record(core, job).events
+            return [
+                {"number": number, "time": at, "kind": kind, "message": message}
+                for number, (at, kind, message) in enumerate(events, start=1)
+                if number > after
+            ]
+
+        return self._read(numbered)
+
+    def nodes(self) -> list[dict[str, Any]]:
+        return self._read(lambda core, now_s: views.node_views(core, now_s, time.time()))
+
+    def window(self) -> dict[str, Any]:
+        return self._read(views.window_view)
+
+    def routing(self) -> dict[str, Any]:
+        return self._read(lambda core, now_s: views.routing_view(core))
+
+    def tier_stats(self) -> dict[str, Any]:
+        return self._read(lambda core, now_s: views.tier_view(core))
+
+    def readiness(self) -> tuple[bool, str]:
+        if self._control.ended.is_set():
+            return False, f"the coordinator has ended: {self._control.failure}"
+        return self._read(_readiness)
+
+    def control_address(self) -> str:
+        return self._control.address
+
+    def _read(self, look: Callable[[Core, float], _T]) -> _T:
+        return self._control.call(lambda core, now_s: (look(core, now_s), []))
+
+    def _ask(self, work: Callable[[Core, float], tuple[list[Any], _T]]) -> _T:
+        def turned(core: Core, now_s: float) -> tuple[_T, list[Any]]:
+            commands, value = work(core, now_s)
+            return value, commands
+
+        return self._control.call(turned)
+
+    def _task(self, fields: dict[str, Any]) -> Task:
+        known = {"kind": TASK_KINDS, "init": INITS, "split": ("valid", "test")}
+        for name, value in fields.items():
+            if name != "checkpoint" and value not in known.get(name, ()):
+                expected = f"one of {', '.join(repr(one) for one in known[name])}" if name in known else "a known field"
+                raise ConfigError(
+                    f"task.{name}: expected {expected}, got {value!r}",
+                    field=f"task.{name}",
+                    value=value,
+                    expected=expected,
+                )
+        task = Task(**fields)
+        if not task.checkpoint:
+            if task.kind != "train" or task.init:
+                raise ConfigError("task.checkpoint: expected a checkpoint directory, got none", field="task.checkpoint")
+            return task
+        path = resolve_inside(self._base_dir, task.checkpoint, self._allowed_roots)
+        return Task(task.kind, str(path), task.init, task.split)
+
+    def _index(self, config: JobConfig, task: Task, manifest: Manifest | None) -> DatasetIndex:
+        """The data of a job. Whatever starts from a checkpoint sees numbers scaled as the checkpoint's training did."""
+        standard = manifest.index["standard"] if manifest is not None else None
+        return build_index(
+            config,
+            splits=_splits(task),
+            standard=standard,
+            labeled=task.kind != "predict",
+            allowed_roots=self._allowed_roots,
+        )
+
+
+def _splits(task: Task) -> tuple[str, ...]:
+    if task.kind == "evaluate":
+        return (task.split,)
+    return ("test",) if task.kind == "predict" else ("train", "valid", "test")
+
+
+def _record(core: Core, job: str) -> JobRecord:
+    record = core.records.get(job)
+    if record is None:
+        raise NotFoundError(f"there is no job {job!r}", field="job", value=job)
+    return record
+
+
+def _readiness(core: Core, now_s: float) -> tuple[bool, str]:
+    servers, workers = len(core.members.joined("server")), len(core.members.joined("worker"))
+    wanted = core.settings
+    ready = servers >= wanted.num_servers and workers >= wanted.num_workers
+    return ready, f"{servers} of {wanted.num_servers} servers, {workers} of {wanted.num_workers} workers"

@@ -1,0 +1,115 @@
+"""What the coordinator's pure core tells its shell to do, and what the shell tells the core when it is done.
+
+Commands of one list are carried out in order: a journal entry before a message is durable before that is sent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from geartrain.wire.messages import Scores, ToNode
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send a control message to a node."""
+
+    node: str
+    message: ToNode
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """Append encoded entries to the journal of a job."""
+
+    job: str
+    entries: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SaveJob:
+    """Store the record of a job (its state, reason, config, result)."""
+
+    job: str
+    record: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeMetrics:
+    """Compute AUC, logloss and the rest over all scores of an evaluation; answered by `MetricsComputed`."""
+
+    job: str
+    evaluation: int
+    split: str
+    scores: tuple[Scores, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WritePredictions:
+    """Write the scores of a prediction job to `path`, in the order of the input; answered by `FilesDone`."""
+
+    job: str
+    path: Path
+    scores: tuple[Scores, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareCut:
+    """Make the temporary folder into which servers write their part of a checkpoint; answered by `FilesDone`."""
+
+    job: str
+    directory: Path
+
+
+@dataclass(frozen=True, slots=True)
+class PublishCut:
+    """Write the manifest, make all durable, rename to the final name; remove `expired`; answered by `FilesDone`."""
+
+    job: str
+    temporary: Path
+    final: Path
+    manifest: dict[str, Any]
+    expired: tuple[Path, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class RaiseTerm:
+    """Raise the term in the store: the job goes back to a checkpoint; answered by `TermRaised`."""
+
+    job: str
+
+
+Command: TypeAlias = Send | Journal | SaveJob | ComputeMetrics | WritePredictions | PrepareCut | PublishCut | RaiseTerm
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsComputed:
+    job: str
+    evaluation: int
+    split: str
+    metrics: dict[str, Any]
+    unix_time: float
+
+
+@dataclass(frozen=True, slots=True)
+class FilesDone:
+    """A `PrepareCut`, `PublishCut` or `WritePredictions` of this job was carried out; `error` says why it was not."""
+
+    job: str
+    error: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TermRaised:
+    job: str
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimePassed:
+    """Nothing but time: deadlines may be due."""
+
+
+ShellEvent: TypeAlias = MetricsComputed | FilesDone | TermRaised | TimePassed

@@ -1,0 +1,253 @@
+"""The shell of the core: one thread with the ROUTER socket that nodes talk to, the clock, the store and files.
+
+Everything the core decides is carried out here in order: what is journaled stands in the store before the messages that
+depend on it leave. Slow work (metrics over all scores, files) runs in a pool of one thread and comes back as an event.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import queue
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+import msgspec
+import zmq
+
+from coordinator import checkpoints
+from coordinator.commands import (
+    Command,
+    ComputeMetrics,
+    FilesDone,
+    Journal,
+    MetricsComputed,
+    PrepareCut,
+    PublishCut,
+    RaiseTerm,
+    SaveJob,
+    Send,
+    ShellEvent,
+    TermRaised,
+    WritePredictions,
+)
+from coordinator.core import Core
+from coordinator.membership import Joined, Lost, NodeRefused
+from coordinator.predictions import write_predictions
+from coordinator.scores import metrics_of
+from geartrain.errors import GeartrainError, PortInUseError, RoleDiedError, StaleMessageError, WireError
+from geartrain.store import StateStore
+from geartrain.wire.framing import MAX_CONTROL_BYTES, decode_from_node, encode
+from geartrain.wire.messages import FromNode, Heartbeat, Refused, Register, Shutdown, ToNode, Welcome
+
+log = logging.getLogger("geartrain.coordinator")
+_T = TypeVar("_T")
+
+TICK_S = 0.1
+"""The longest the core is left without a look at the clock; an earlier due window wakes it earlier."""
+SHELL_ERRORS = (OSError, GeartrainError, ValueError)
+
+
+class ControlServer:
+    """Runs a core. `call` lets other threads use the core inside its thread; `close` ends it and tells all nodes."""
+
+    def __init__(self, core: Core, store: StateStore, control_address: str) -> None:
+        """Binds the ROUTER; `tcp://host:0` takes a free port. Raises `PortInUseError`."""
+        self._core = core
+        self._store = store
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._router = self._context.socket(zmq.ROUTER)
+        self._router.setsockopt(zmq.LINGER, 500)
+        self._router.setsockopt(zmq.MAXMSGSIZE, MAX_CONTROL_BYTES)
+        try:
+            self._router.bind(control_address)
+        except zmq.ZMQError as error:
+            raise PortInUseError(
+                f"cannot listen on {control_address}: {error}", address=control_address, expected="a free address"
+            ) from error
+        self.address = self._router.getsockopt_string(zmq.LAST_ENDPOINT)
+        self._wake = self._context.socket(zmq.PULL)
+        self._wake.bind("inproc://wake-core")
+        self._waker = self._context.socket(zmq.PUSH)
+        self._waker.connect("inproc://wake-core")
+        self._waker_lock = threading.Lock()
+        self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._identities: dict[str, bytes] = {}
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="files")
+        self._closing = False
+        self.failure: BaseException | None = None
+        self.ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="control")
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def call(self, work: Callable[[Core, float], tuple[_T, list[Command]]]) -> _T:
+        """Run `work(core, now_s)` in the core's thread, carry out its commands, and give its value (or raise)."""
+        answer: Future[_T] = Future()
+
+        def run() -> None:
+            try:
+                value, commands = work(self._core, time.monotonic())
+                self._carry_out(commands)
+            except BaseException as error:  # belongs to the caller
+                answer.set_exception(error)
+            else:
+                answer.set_result(value)
+
+        self._post(run)
+        return answer.result(timeout=60.0)
+
+    def close(self) -> None:
+        """Tell every node to shut down, and end the thread."""
+        self._closing = True
+        with contextlib.suppress(RoleDiedError):
+            self._post(lambda: None)
+        self._thread.join()
+
+    def _post(self, run: Callable[[], None]) -> None:
+        self._calls.put(run)
+        with self._waker_lock:
+            if self._waker.closed:
+                raise RoleDiedError(f"the coordinator has ended: {self.failure}", role="coordinator")
+            self._waker.send(b"")
+
+    # --- the thread --------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self._loop()
+        except StaleMessageError as error:
+            log.error("another coordinator has taken over: %s", error)
+            self.failure = error
+        except BaseException as error:
+            log.exception("the coordinator failed")
+            self.failure = error
+        finally:
+            for name in self._identities:
+                self._send(name, Shutdown("the coordinator stops"))
+            self._pool.shutdown(wait=True, cancel_futures=True)
+            with self._waker_lock:
+                self._waker.close()
+            self._router.close()
+            self._wake.close()
+            self._context.term()
+            self.ended.set()
+
+    def _loop(self) -> None:
+        poller = zmq.Poller()
+        poller.register(self._router, zmq.POLLIN)
+        poller.register(self._wake, zmq.POLLIN)
+        tick_s = time.monotonic()
+        while not self._closing:
+            poller.poll(math.ceil(max(0.0, self._next_tick(tick_s) - time.monotonic()) * 1000))
+            # Messages before the clock: a loop that was held up must not take its own delay for a node's silence.
+            while self._router.poll(0):
+                self._receive(self._router.recv_multipart())
+            while self._wake.poll(0):
+                self._wake.recv()
+                self._calls.get()()
+            now_s = time.monotonic()
+            if now_s >= self._next_tick(tick_s):
+                self._carry_out(self._core.tick(now_s))
+                tick_s = time.monotonic()
+
+    def _next_tick(self, last_tick_s: float) -> float:
+        due_s = self._core.wake_at_s
+        regular_s = last_tick_s + TICK_S
+        return regular_s if due_s is None else min(regular_s, due_s)
+
+    def _receive(self, frames: list[bytes]) -> None:
+        identity, *rest = frames
+        try:
+            message = decode_from_node(rest)
+        except WireError as error:
+            log.warning("dropped: %s", error)
+            self._answer(identity, Refused(error.to_dict()))
+            return
+        now_s = time.monotonic()
+        if isinstance(message, Register | Heartbeat):
+            self._member(identity, message, now_s)
+        elif self._identities.get(_node_of(message)) == identity:
+            self._carry_out(self._core.message(message, now_s))
+        else:
+            stranger = StaleMessageError(f"{type(message).__name__} from {_node_of(message)!r}: not registered here")
+            self._answer(identity, Refused(stranger.to_dict()))
+
+    def _member(self, identity: bytes, message: Register | Heartbeat, now_s: float) -> None:
+        for command in self._core.member(message, now_s):
+            if isinstance(command, NodeRefused):
+                log.warning("refused: %s", command.error)
+                self._answer(identity, Refused(command.error.to_dict()))
+            elif isinstance(command, Lost):
+                self._carry_out(self._core.members_lost(command, now_s))
+            elif isinstance(command, Joined):
+                if not command.again:
+                    log.info("%s joined: %s", command.node.name, command.reason)
+                self._identities[command.node.name] = identity
+                self._answer(identity, Welcome(command.node.name, self._core.term))
+        if isinstance(message, Heartbeat) and self._core.knows(message.node, message.incarnation):
+            self._identities[message.node] = identity
+            self._answer(identity, Welcome(message.node, self._core.term))
+
+    # --- carrying out ------------------------------------------------------------------------------------------------
+
+    def _carry_out(self, commands: list[Command]) -> None:
+        for command in commands:
+            match command:
+                case Send():
+                    self._send(command.node, command.message)
+                case Journal():
+                    self._store.append(self._core.term, command.job, command.entries)
+                case SaveJob():
+                    self._store.put(self._core.term, f"job/{command.job}", msgspec.json.encode(command.record))
+                case RaiseTerm():
+                    self._event(TermRaised(command.job, self._store.raise_term()))
+                case _:
+                    self._slowly(command)
+
+    def _event(self, event: ShellEvent) -> None:
+        self._post(lambda: self._carry_out(self._core.shell(event, time.monotonic())))
+
+    def _slowly(self, command: ComputeMetrics | WritePredictions | PrepareCut | PublishCut) -> None:
+        self._pool.submit(lambda: self._event(_carry_out_slowly(command)))
+
+    def _send(self, node: str, message: ToNode) -> None:
+        identity = self._identities.get(node)
+        if identity is not None:
+            self._answer(identity, message)
+
+    def _answer(self, identity: bytes, message: ToNode) -> None:
+        try:
+            self._router.send_multipart([identity, encode(message)], zmq.DONTWAIT)
+        except zmq.ZMQError as error:  # the peer is gone or does not read: its lease decides about it
+            log.warning("could not send %s: %s", type(message).__name__, error)
+
+
+def _node_of(message: FromNode) -> str:
+    return str(getattr(message, "node", ""))
+
+
+def _carry_out_slowly(command: ComputeMetrics | WritePredictions | PrepareCut | PublishCut) -> ShellEvent:
+    """Runs in the pool; every failure becomes an event."""
+    try:
+        match command:
+            case ComputeMetrics():
+                metrics = metrics_of(command.scores)
+                return MetricsComputed(command.job, command.evaluation, command.split, metrics, time.time())
+            case WritePredictions():
+                write_predictions(command.path, command.scores)
+            case PrepareCut():
+                checkpoints.prepare(command.directory)
+            case PublishCut():
+                checkpoints.publish(command.temporary, command.final, command.manifest, command.expired)
+    except GeartrainError as error:
+        return FilesDone(command.job, error.to_dict())
+    except Exception as error:
+        log.exception("%s failed", type(command).__name__)
+        return FilesDone(command.job, GeartrainError(f"{type(command).__name__}: {error}").to_dict())
+    return FilesDone(command.job)

@@ -1,0 +1,345 @@
+"""The coordinator's core: nodes, jobs and the one job that runs. Pure: events and time in, commands out.
+
+It decides who belongs to the cluster and when a job starts, and hands everything else to the run (`coordinator.run`).
+What goes wrong in a run ends that job with a reason; the coordinator itself goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from coordinator import journal
+from coordinator.checkpoints import Manifest
+from coordinator.commands import Command, Journal, SaveJob, Send, TermRaised, TimePassed
+from coordinator.jobs import CloseJob, JobCommand, JobMachine
+from coordinator.membership import Lost, MemberCommand, Membership, NodeRefused
+from coordinator.plan import JobPlan, Task
+from coordinator.routing import initial_route
+from coordinator.run import Event, JobRun
+from geartrain.config import JobConfig
+from geartrain.data.index import DatasetIndex
+from geartrain.errors import GeartrainError, RoleDiedError, StaleMessageError
+from geartrain.wire.messages import (
+    CloseJob as CloseJobMessage,
+)
+from geartrain.wire.messages import (
+    FromNode,
+    Heartbeat,
+    JobClosed,
+    NodeFailed,
+    Refused,
+    Register,
+    Route,
+    ServerStats,
+    Staged,
+)
+
+log = logging.getLogger("geartrain.coordinator")
+
+NODES_DEADLINE_S = 60.0
+"""How long a job that could run waits for the cluster's nodes to register."""
+CLOSE_DEADLINE_S = 20.0
+"""How long nodes may take to give up a job."""
+STATS_KEPT = 12
+"""Heartbeats over which the tier's rates are taken (about 6 s)."""
+
+
+@dataclass(frozen=True, slots=True)
+class CoreSettings:
+    """What the cluster is: its token, its lease, and how many nodes a job needs."""
+
+    token: str
+    lease_s: float
+    num_servers: int
+    num_workers: int
+    output_dir: Path
+
+
+@dataclass(slots=True)
+class JobRecord:
+    """A submitted job and what was said about it. `events` are (unix time, kind, message)."""
+
+    id: str
+    config: JobConfig
+    task: Task
+    index: DatasetIndex
+    manifest: Manifest | None
+    submitted_at: float
+    error: dict[str, Any] | None = None
+    result: dict[str, Any] | None = None
+    points: list[dict[str, Any]] = field(default_factory=list)
+    progress: dict[str, Any] = field(default_factory=dict)
+    events: list[tuple[float, str, str]] = field(default_factory=list)
+
+
+class Core:
+    """All state of a coordinator. `unix_time` is asked for the times that people see."""
+
+    def __init__(self, settings: CoreSettings, term: int, unix_time: Callable[[], float]) -> None:
+        self.settings = settings
+        self.term = term
+        self.members = Membership(settings.token, settings.lease_s)
+        self.jobs = JobMachine()
+        self.records: dict[str, JobRecord] = {}
+        self.run: JobRun | None = None
+        self.route: Route | None = None
+        self.stats: dict[str, deque[tuple[float, ServerStats]]] = {}
+        self._unix_time = unix_time
+        self._to_start: tuple[str, float] | None = None
+        self._closing: tuple[str, set[str], float] | None = None
+        self._suspicion: tuple[float, GeartrainError] | None = None
+        self._next_group = 0
+
+    # --- calls of the API ---------------------------------------------------------------------------------------------
+
+    def submit(self, record: JobRecord, now_s: float) -> list[Command]:
+        """Queue a checked job."""
+        self.records[record.id] = record
+        self._note(record.id, "queued", "submitted")
+        return self._obey(self.jobs.submit(record.id, now_s), now_s)
+
+    def cancel(self, job: str, now_s: float) -> list[Command]:
+        """Cancel a job that has not ended."""
+        return self._obey(self.jobs.cancel(job, "cancelled by a call", now_s), now_s)
+
+    # --- events ------------------------------------------------------------------------------------------------------
+
+    def member(self, event: Register | Heartbeat, now_s: float) -> list[MemberCommand]:
+        """A registration or heartbeat; the shell answers the node by what comes back."""
+        commands = self.members.handle(event, now_s)
+        if isinstance(event, Heartbeat) and event.stats is not None and not _refused(commands):
+            self.stats.setdefault(event.node, deque(maxlen=STATS_KEPT)).append((now_s, event.stats))
+        return commands
+
+    def knows(self, node: str, incarnation: int) -> bool:
+        """Whether this process is a living node."""
+        try:
+            self.members.node(node, incarnation)
+        except GeartrainError:
+            return False
+        return True
+
+    @property
+    def wake_at_s(self) -> float | None:
+        """When a window is due, if one is open."""
+        return self.run.wake_at_s if self.run is not None else None
+
+    def message(self, message: FromNode, now_s: float) -> list[Command]:
+        """Any other message of a node that is known. Stale ones are refused by name and change nothing."""
+        if isinstance(message, JobClosed):
+            return self._closed_by(message.node, message.job, now_s)
+        run = self.run
+        term = getattr(message, "term", self.term)
+        if run is None or term != run.term:
+            current = run.term if run is not None else self.term
+            return self._refuse(message, f"it is of term {term}, now is {current}", term, current)
+        if isinstance(message, NodeFailed):
+            return self._node_failed(message, now_s)
+        if isinstance(message, Staged):
+            try:
+                self.members.node(message.node, message.incarnation)
+            except GeartrainError as error:
+                return [Send(message.node, Refused(error.to_dict()))]
+        return self._resume(message, now_s)
+
+    def shell(self, event: Event, now_s: float) -> list[Command]:
+        """An answer of the shell, for the job that runs."""
+        if isinstance(event, TermRaised):
+            self.term = event.term
+        return self._resume(event, now_s)
+
+    def members_lost(self, lost: Lost, now_s: float) -> list[Command]:
+        """A node is gone: the running job ends, naming it."""
+        log.warning("%s is lost: %s", lost.node.name, lost.reason)
+        commands: list[Command] = []
+        if self.run is not None:
+            error = RoleDiedError(f"{lost.node.role} {lost.node.name} died: {lost.reason}", role=lost.node.name)
+            commands += self._fail(error, now_s)
+        if self._closing is not None:
+            commands += self._closed_by(lost.node.name, self._closing[0], now_s)
+        return commands
+
+    def tick(self, now_s: float) -> list[Command]:
+        """Time has passed: leases, deadlines, windows."""
+        commands: list[Command] = []
+        for command in self.members.tick(now_s):
+            if isinstance(command, Lost):
+                commands += self.members_lost(command, now_s)
+        if self._suspicion is not None and now_s >= self._suspicion[0]:
+            commands += self._fail(self._suspicion[1], now_s)
+        if self._to_start is not None:
+            commands += self._try_start(now_s)
+        if self._closing is not None and now_s >= self._closing[2]:
+            commands += self._closed(self._closing[0], f"not confirmed by {sorted(self._closing[1])}", now_s)
+        if self.run is not None:
+            commands += self._resume(TimePassed(), now_s)
+        return commands
+
+    # --- the running job ---------------------------------------------------------------------------------------------
+
+    def _resume(self, event: Event, now_s: float) -> list[Command]:
+        run, job = self.run, self.jobs.active
+        if run is None or job is None:
+            return []
+        try:
+            commands = run.handle(event, now_s)
+        except GeartrainError as error:
+            return self._fail(error, now_s)
+        self._publish(job.id, run, now_s)
+        if run.result is not None:
+            self.records[job.id].result = run.result
+            return commands + self._end(job.id, "succeeded", "finished", now_s)
+        if run.view.state != self.jobs.job(job.id).state:
+            self._obey(self.jobs.advance(job.id, run.view.state, run.view.state, now_s), now_s)
+        return commands
+
+    def _publish(self, job: str, run: JobRun, now_s: float) -> None:
+        """Copy what people may see of the run into the record."""
+        record = self.records[job]
+        record.events += [(self._unix_time(), kind, message) for kind, message in run.view.events]
+        for kind, message in run.view.events:
+            log.info("%s: %s: %s", job, kind, message)
+        run.view.events.clear()
+        run.accounts.close_point(now_s, self._unix_time(), run.view.version, lambda: run.window(now_s))
+        record.points = run.accounts.points
+        seconds = run.accounts.seconds_until(now_s)
+        record.progress = {
+            "pass_index": run.view.pass_index,
+            "passes": record.config.training.passes,
+            "samples": run.accounts.samples_applied,
+            "num_rows": record.index.num_rows("train"),
+            "version": run.view.version,
+            "samples_per_s": run.accounts.samples_applied / seconds if seconds > 0 else 0.0,
+            "loss": run.accounts.last_loss,
+        }
+
+    def _node_failed(self, message: NodeFailed, now_s: float) -> list[Command]:
+        error = GeartrainError.from_dict(message.error)
+        if isinstance(error, RoleDiedError):
+            # A peer saw a connection break. Who died is known when the lease is over; until then this is a suspicion.
+            if self._suspicion is None:
+                self._suspicion = (now_s + self.settings.lease_s + 1.0, error)
+            return []
+        return self._fail(error, now_s)
+
+    def _fail(self, error: GeartrainError, now_s: float) -> list[Command]:
+        job = self.jobs.active
+        if job is None or self.run is None:
+            return []
+        self.records[job.id].error = error.to_dict()
+        return self._end(job.id, "failed", error.message, now_s)
+
+    def _end(self, job: str, state: str, reason: str, now_s: float) -> list[Command]:
+        return self._obey(self.jobs.advance(job, state, reason, now_s), now_s)
+
+    def _obey(self, commands: list[JobCommand], now_s: float) -> list[Command]:
+        done: list[Command] = []
+        for command in commands:
+            if isinstance(command, CloseJob):
+                done += self._close(command, now_s)
+            else:
+                self._to_start = (command.job, now_s + NODES_DEADLINE_S)
+                done += self._try_start(now_s)
+        return done
+
+    def _try_start(self, now_s: float) -> list[Command]:
+        """Start the job that is due, once the cluster has its nodes."""
+        assert self._to_start is not None
+        job, deadline_s = self._to_start
+        servers, workers = self.members.joined("server"), self.members.joined("worker")
+        settings = self.settings
+        if len(servers) < settings.num_servers or len(workers) < settings.num_workers:
+            if now_s < deadline_s:
+                return []
+            self._to_start = None
+            message = (
+                f"waited {NODES_DEADLINE_S:g} s for {settings.num_servers} server(s) and {settings.num_workers} "
+                f"worker(s), {len(servers)} and {len(workers)} are there"
+            )
+            self.records[job].error = RoleDiedError(message, role="cluster").to_dict()
+            return self._end(job, "failed", message, now_s)
+        self._to_start = None
+        record = self.records[job]
+        self.stats.clear()
+        self.route = initial_route([node.name for node in servers], [node.address for node in servers])
+        plan = JobPlan(
+            job=job,
+            task=record.task,
+            config=record.config,
+            index=record.index,
+            servers={node.name: node.incarnation for node in servers},
+            workers={node.name: node.incarnation for node in workers},
+            devices={node.name: node.device for node in workers},
+            route=self.route,
+            output_dir=settings.output_dir,
+            manifest=record.manifest,
+            first_group=self._next_group,
+        )
+        self._next_group += len(plan.groups)
+        self.run = JobRun(plan, self.term)
+        self._suspicion = None
+        self._note(job, "started", f"{len(servers)} servers, {len(workers)} workers, {len(plan.groups)} group(s)")
+        return self.run.start(now_s)
+
+    # --- the end of a job --------------------------------------------------------------------------------------------
+
+    def _close(self, command: CloseJob, now_s: float) -> list[Command]:
+        """The job has ended: journal it, and let all living nodes give it up."""
+        state = self.jobs.job(command.job).state
+        self._note(command.job, state, command.reason)
+        if self._to_start is not None and self._to_start[0] == command.job:
+            self._to_start = None
+        run, self.run = self.run, None
+        self._suspicion = None
+        done: list[Command] = [self._save(command.job)]
+        if run is None:
+            return done + self._closed(command.job, "it had not started", now_s)
+        done.insert(0, Journal(command.job, (journal.encode(journal.JobEnded(run.term, state, command.reason)),)))
+        nodes = [node.name for role in ("worker", "server") for node in self.members.joined(role)]
+        self._closing = (command.job, set(nodes), now_s + CLOSE_DEADLINE_S)
+        return done + [Send(node, CloseJobMessage(run.term, command.job, command.reason)) for node in nodes]
+
+    def _closed_by(self, node: str, job: str, now_s: float) -> list[Command]:
+        if self._closing is None or self._closing[0] != job:
+            return []
+        self._closing[1].discard(node)
+        return [] if self._closing[1] else self._closed(job, "all nodes have closed it", now_s)
+
+    def _closed(self, job: str, reason: str, now_s: float) -> list[Command]:
+        log.info("%s is closed: %s", job, reason)
+        self._closing = None
+        return self._obey(self.jobs.closed(job, now_s), now_s)
+
+    def _save(self, job: str) -> SaveJob:
+        record, state = self.records[job], self.jobs.job(job)
+        return SaveJob(
+            job,
+            {
+                "id": job,
+                "state": state.state,
+                "reason": state.reason,
+                "config": record.config.to_dict(),
+                "submitted_at": record.submitted_at,
+                "error": record.error,
+                "result": record.result,
+            },
+        )
+
+    def _note(self, job: str, kind: str, message: str) -> None:
+        self.records[job].events.append((self._unix_time(), kind, message))
+        log.info("%s: %s: %s", job, kind, message)
+
+    def _refuse(self, message: FromNode, why: str, got: int, current: int) -> list[Command]:
+        name = type(message).__name__
+        error = StaleMessageError(f"{name} is refused: {why}", got=got, current=current)
+        log.info("%s", error)
+        return [Send(getattr(message, "node", ""), Refused(error.to_dict()))]
+
+
+def _refused(commands: list[MemberCommand]) -> bool:
+    return any(isinstance(command, NodeRefused) for command in commands)

@@ -1,0 +1,301 @@
+"""Who computes which positions of the pass: leases of intervals, grants of steps, and what a change of groups returns.
+
+Positions go from the pool to a group as a lease (the group may read ahead), from there to a step as a grant, and leave
+when the step is decided. All groups that are equally far draw together, in the order of their ids, so that their
+pieces are consecutive: as long as every window takes a step of every group, round r of all groups is exactly the
+global batch [rB, (r+1)B).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from coordinator.events import GroupSpec, InFlight, RoundState, StepId
+from coordinator.intervals import IntervalSet
+from coordinator.shares import cut_equally, split_by_weight
+from geartrain.errors import ConflictError, StaleMessageError, VersionError
+from geartrain.types import Interval
+
+
+@dataclass(frozen=True, slots=True)
+class CutInterval:
+    """An interval and its shares: member i takes positions [cuts[i], cuts[i+1])."""
+
+    interval: Interval
+    cuts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GiveGrant:
+    """Grant one step to all members of a group. `ahead`: what the group will probably be granted next.
+
+    A non-empty `skip` says why the step cannot be computed (batch norm on one sample): it is not sent to the group but
+    handed to the window as an arrival skipped for that reason.
+    """
+
+    group: int
+    step: int
+    version: int
+    interval: Interval
+    cuts: tuple[int, ...]
+    ahead: tuple[CutInterval, ...]
+    skip: str
+    reason: str
+
+
+@dataclass(slots=True)
+class _Step:
+    cut: CutInterval
+    version: int
+    arrived: bool = False
+
+
+@dataclass(slots=True)
+class _Group:
+    spec: GroupSpec
+    live: bool = True
+    next_step: int = 0
+    steps: dict[int, _Step] = field(default_factory=dict)
+    leased: deque[Interval] = field(default_factory=deque)
+
+    @property
+    def num_held(self) -> int:
+        return len(self.steps) + len(self.leased)
+
+
+class GrantMachine:
+    def __init__(
+        self,
+        num_rows: int,
+        *,
+        pipeline_depth: int = 0,
+        lookahead: int = 2,
+        min_share: int = 0,
+        highest_group: int = -1,
+    ) -> None:
+        """`num_rows` positions per pass. A group has at most `1 + pipeline_depth` undecided steps and `lookahead`
+        leases.
+
+        `min_share` is 2 with batch norm, else 0; group ids up to `highest_group` were used before.
+        """
+        self.num_rows = num_rows
+        self._num_undecided = 1 + pipeline_depth
+        self._lookahead = lookahead
+        self._min_share = min_share
+        self._highest_group = highest_group
+        self._groups: dict[int, _Group] = {}
+        self._pool = IntervalSet(0)
+        self._version = 0
+
+    # --- passes and groups -------------------------------------------------------------------------------------------
+
+    def open_pass(self, pass_index: int, done: Iterable[Interval] = ()) -> None:
+        """Begin a pass; `done` are its intervals that were applied or skipped before.
+
+        Raises ConflictError while the last pass is not drained, ConservationError when `done` overlaps.
+        """
+        if not self.drained():
+            raise ConflictError(
+                f"pass {pass_index} cannot open: pass {self._pool.pass_index} has undecided steps or rows left",
+                pass_index=self._pool.pass_index,
+            )
+        self._pool = IntervalSet(pass_index, done).missing(self.num_rows)
+
+    def set_groups(self, groups: Iterable[GroupSpec], keep: Iterable[StepId], version: int) -> list[Interval]:
+        """Make these the live groups at the current `version`; returns the intervals to be granted again, sorted.
+
+        A group that stays keeps its id, its members and its undecided steps. Of a group that goes only the steps in
+        `keep` survive, to be decided. All leases return to the pool, so that the new groups draw together. Raises
+        ConflictError when an id was used before, or a step to keep has not arrived.
+        """
+        self._check_version(version)
+        specs = sorted(groups, key=lambda spec: spec.group)
+        kept = frozenset(keep)
+        self._check_groups(specs)
+        for step in sorted(kept):
+            if not self._step(step).arrived:
+                raise ConflictError(f"step {step.step} of group {step.group} has not arrived: it cannot be kept")
+        live = {spec.group for spec in specs}
+        returned: list[Interval] = []
+        for number, group in list(self._groups.items()):
+            self._return_leases(group)
+            if number in live:
+                continue
+            group.live = False
+            for step_number in [one for one in group.steps if (number, one) not in kept]:
+                returned.append(group.steps.pop(step_number).cut.interval)
+            self._forget_if_done(number)
+        for interval in returned:
+            self._pool.add(interval)
+        for spec in specs:
+            if spec.group in self._groups:
+                self._groups[spec.group].spec = spec
+            else:
+                self._groups[spec.group] = _Group(spec)
+            self._highest_group = max(self._highest_group, spec.group)
+        return sorted(returned)
+
+    def _check_groups(self, specs: list[GroupSpec]) -> None:
+        members = [member for spec in specs for member in spec.members]
+        if len(members) != len(set(members)) or len({spec.group for spec in specs}) != len(specs):
+            raise ConflictError("a group or a member is named twice", members=members)
+        for spec in specs:
+            known = self._groups.get(spec.group)
+            if known is not None and known.live and known.spec.members == spec.members:
+                continue
+            if spec.group <= self._highest_group or not spec.members:
+                raise ConflictError(
+                    f"group {spec.group} of {list(spec.members)} is refused: ids to {self._highest_group} were used, "
+                    "a new membership needs a new id and a member",
+                    group=spec.group,
+                    expected=f"an id above {self._highest_group}",
+                )
+
+    def _return_leases(self, group: _Group) -> None:
+        while group.leased:
+            self._pool.add(group.leased.popleft())
+
+    def _forget_if_done(self, number: int) -> None:
+        if not self._groups[number].live and not self._groups[number].steps:
+            del self._groups[number]
+
+    # --- steps -------------------------------------------------------------------------------------------------------
+
+    def arrived(self, step: StepId) -> None:
+        """The step is committed: it can be kept when groups change. Raises StaleMessageError for an unknown step."""
+        self._step(step).arrived = True
+
+    def decided(self, step: StepId, version: int) -> None:
+        """The step was applied or skipped; `version` is the cluster's after it.
+
+        Raises StaleMessageError for an unknown step, ConflictError before it arrived, VersionError if versions go back.
+        """
+        self._check_version(version)
+        if not self._step(step).arrived:
+            raise ConflictError(f"step {step.step} of group {step.group} is decided, but has not arrived")
+        del self._groups[step.group].steps[step.step]
+        self._forget_if_done(step.group)
+
+    def granted(self, step: StepId) -> CutInterval:
+        """The interval and cuts of an undecided step. Raises StaleMessageError when there is no such step."""
+        return self._step(step).cut
+
+    def undecided_arrivals(self) -> list[StepId]:
+        """The steps to keep when groups change: arrived, not decided."""
+        steps = ((number, one) for number, group in self._groups.items() for one in group.steps)
+        return sorted(StepId(number, one) for number, one in steps if self._groups[number].steps[one].arrived)
+
+    def _step(self, step: StepId) -> _Step:
+        group = self._groups.get(step.group)
+        if group is None or step.step not in group.steps:
+            raise StaleMessageError(
+                f"step {step.step} of group {step.group} is not in flight",
+                got=list(step),
+                current=[list(StepId(one.group, one.step)) for one in self.round_state().in_flight],
+            )
+        return group.steps[step.step]
+
+    def round_state(self) -> RoundState:
+        """The undecided steps and who has rows. Ask after `grants`: before, some rows are not yet steps."""
+        in_flight = tuple(
+            InFlight(number, one, step.version, step.cut.interval.num_samples)
+            for number, group in sorted(self._groups.items())
+            for one, step in sorted(group.steps.items())
+        )
+        with_rows = frozenset(
+            group.spec.group
+            for group in self._live()
+            if group.num_held > 0 or (self._pool and group.spec.batch_size > 0)
+        )
+        return RoundState(in_flight, with_rows)
+
+    def _check_version(self, version: int) -> None:
+        if version < self._version:
+            raise VersionError(
+                f"version {version} after version {self._version}: versions never go back",
+                got=version,
+                current=self._version,
+            )
+        self._version = version
+
+    def drained(self) -> bool:
+        """All positions of the pass are decided."""
+        return not self._pool and all(group.num_held == 0 for group in self._groups.values())
+
+    def _live(self) -> list[_Group]:
+        return [group for _, group in sorted(self._groups.items()) if group.live]
+
+    # --- granting ----------------------------------------------------------------------------------------------------
+
+    def grants(self, version: int) -> list[GiveGrant]:
+        """The steps that can be granted at the current `version`, which they build on.
+
+        Call it once after all decisions of a window were told: groups that were decided together draw together.
+        """
+        self._check_version(version)
+        self._lease()
+        given = [grant for group in self._live() for grant in self._grant_leases(group, version)]
+        for group in self._live():
+            while len(group.steps) < self._num_undecided and self._take_over(group):
+                given.extend(self._grant_leases(group, version))
+        return given
+
+    def _lease(self) -> None:
+        target = self._num_undecided + self._lookahead
+        while self._pool:
+            wanting = [one for one in self._live() if one.num_held < target and one.spec.batch_size > 0]
+            if not wanting:
+                return
+            least = min(group.num_held for group in wanting)
+            self._draw([group for group in wanting if group.num_held == least])
+
+    def _draw(self, groups: list[_Group]) -> None:
+        """One piece for each, consecutive; an interval too short for all is shared in proportion to the batches."""
+        sizes = [group.spec.batch_size for group in groups]
+        if self._pool.first_length() < sum(sizes):
+            sizes = split_by_weight(self._pool.first_length(), sizes, self._min_share)
+        for group, size in zip(groups, sizes, strict=True):
+            if size > 0:
+                group.leased.append(self._pool.take(size))
+
+    def _take_over(self, group: _Group) -> bool:
+        """At the tail of the pass: a lease of the group with most of them goes to one that could start it now."""
+        if group.spec.batch_size == 0:
+            return False
+        if not self._pool:
+            holder = max(self._live(), key=lambda one: (len(one.leased), -one.spec.group))
+            if not holder.leased:
+                return False
+            self._pool.add(holder.leased.pop())
+        group.leased.append(self._pool.take(group.spec.batch_size))
+        return True
+
+    def _grant_leases(self, group: _Group, version: int) -> list[GiveGrant]:
+        given = []
+        while group.leased and len(group.steps) < self._num_undecided:
+            interval = group.leased.popleft()
+            cuts, refused = cut_equally(interval, len(group.spec.members), self._min_share)
+            cut = CutInterval(interval, tuple(cuts))
+            group.steps[group.next_step] = _Step(cut, version)
+            given.append((group.next_step, cut, refused, len(group.steps)))
+            group.next_step += 1
+        ahead = tuple(self._cut_ahead(group, interval) for interval in group.leased)
+        return [
+            GiveGrant(
+                group=group.spec.group,
+                step=step,
+                version=version,
+                interval=cut.interval,
+                cuts=cut.cuts,
+                ahead=ahead,
+                skip=refused,
+                reason=f"{in_flight} of {self._num_undecided} steps in flight, {len(ahead)} intervals ahead, "
+                f"{self._pool.num_samples} positions of pass {cut.interval.pass_index} in the pool",
+            )
+            for step, cut, refused, in_flight in given
+        ]
+
+    def _cut_ahead(self, group: _Group, interval: Interval) -> CutInterval:
+        return CutInterval(interval, tuple(cut_equally(interval, len(group.spec.members), self._min_share).cuts))

@@ -1,0 +1,240 @@
+"""The plan of a job as the coordinator made it at its start, and what is remembered from pass to pass. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from coordinator.accounts import Accounts
+from coordinator.checkpoints import Manifest
+from coordinator.events import GroupSpec
+from coordinator.schedule import ScheduleState, is_better
+from coordinator.shares import group_batch_sizes
+from coordinator.training import TrainingPlan
+from coordinator.window import WindowSettings
+from geartrain.config import JobConfig
+from geartrain.config.training import EarlyStopping
+from geartrain.data.index import DatasetIndex
+from geartrain.wire.messages import DenseSegment, Route, TableSpec
+
+if TYPE_CHECKING:
+    from coordinator.run import RunView
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What a job does: `train` (`init`: `resume` or `init_from` a checkpoint), `evaluate` a split, or `predict`."""
+
+    kind: str = "train"
+    checkpoint: str = ""
+    init: str = ""
+    split: str = "test"
+
+
+@dataclass(frozen=True, slots=True)
+class JobPlan:
+    """Everything that is fixed when a job starts. `servers` and `workers` map names to incarnations."""
+
+    job: str
+    task: Task
+    config: JobConfig
+    index: DatasetIndex
+    servers: Mapping[str, int]
+    workers: Mapping[str, int]
+    devices: Mapping[str, str]
+    route: Route
+    output_dir: Path
+    manifest: Manifest | None = None
+    first_group: int = 0
+
+    @property
+    def kind(self) -> str:
+        return self.task.kind
+
+    @property
+    def split(self) -> str:
+        return self.task.split
+
+    @property
+    def restore(self) -> str:
+        return self.task.checkpoint
+
+    @property
+    def resumes(self) -> bool:
+        """Whether the job goes on where the checkpoint ends (else only its values are taken, or there is none)."""
+        return self.manifest is not None and self.task.init != "init_from"
+
+    @property
+    def restore_states(self) -> bool:
+        return self.resumes
+
+    @property
+    def start_version(self) -> int:
+        return self.manifest.version if self.manifest is not None and self.resumes else 0
+
+    @property
+    def start_pass(self) -> int:
+        return self.manifest.passes_done if self.manifest is not None and self.resumes else 0
+
+    def accounts(self) -> Accounts:
+        """Accounts of the whole run: those of the checkpoint that is resumed go on."""
+        if self.manifest is None or not self.resumes or self.kind != "train":
+            return Accounts()
+        return Accounts(samples_applied=self.manifest.samples, train_seconds=self.manifest.train_seconds)
+
+    @property
+    def checkpoint_root(self) -> Path:
+        return self.output_dir / self.config.checkpoint.directory
+
+    @property
+    def predictions_path(self) -> Path:
+        return self.output_dir / f"{self.job}-predictions.csv"
+
+    @property
+    def config_fields(self) -> dict[str, Any]:
+        return self.config.to_dict()
+
+    @property
+    def index_fields(self) -> dict[str, Any]:
+        return self.index.to_dict()
+
+    @property
+    def statistics(self) -> dict[str, Any]:
+        """What a later evaluation must know of the training data."""
+        return {"standard": self.index_fields["standard"]}
+
+    @property
+    def tables(self) -> list[TableSpec]:
+        return self.config.table_specs()
+
+    @property
+    def dense_optimizer(self) -> dict[str, Any]:
+        return self.config.training.dense_optimizer.model_dump(mode="json")
+
+    @property
+    def groups(self) -> tuple[GroupSpec, ...]:
+        """Equal groups of `sync.group_size` workers in the order of their names; the last takes the rest."""
+        workers = list(self.workers)
+        wanted = self.config.sync.group_size
+        size = len(workers) if wanted == "auto" else min(wanted, len(workers))
+        members = [tuple(workers[at : at + size]) for at in range(0, len(workers), size)]
+        batches = group_batch_sizes(self.config.training.batch_size, [len(group) for group in members])
+        return tuple(
+            GroupSpec(self.first_group + number, group, batch)
+            for number, (group, batch) in enumerate(zip(members, batches, strict=True))
+        )
+
+    def rows(self, split: str) -> int:
+        return self.index.num_rows(split)
+
+    def dense_bounds(self, segments: list[DenseSegment]) -> list[int]:
+        """Where the flat dense vector is cut among the servers, as evenly as whole values allow."""
+        length = segments[-1].stop if segments else 0
+        count = len(self.servers)
+        return [length * part // count for part in range(count + 1)]
+
+    def schedule_state(self) -> ScheduleState:
+        """What the learning-rate schedule remembers at the start."""
+        return ScheduleState.from_dict(self.manifest.schedule) if self.manifest and self.resumes else ScheduleState()
+
+    @property
+    def total_samples(self) -> int:
+        return self.config.training.passes * self.rows("train")
+
+    def training_plan(self, term: int) -> TrainingPlan:
+        """What the training loop needs."""
+        sync, training = self.config.sync, self.config.training
+        return TrainingPlan(
+            job=self.job,
+            term=term,
+            num_rows=self.rows("train"),
+            servers=self.servers,
+            workers=self.workers,
+            groups=self.groups,
+            window=WindowSettings(
+                mode=sync.mode,
+                window_ms=None if sync.window_ms == "auto" else sync.window_ms,
+                staleness_decay=sync.staleness_decay,
+                max_staleness=None if sync.max_staleness == "auto" else sync.max_staleness,
+                pipeline_depth=sync.pipeline_depth,
+            ),
+            dense_lr=training.dense_optimizer.lr,
+            sparse_lr={table.name: float(table.optimizer["lr"]) for table in self.tables},
+            max_skipped_steps=training.max_skipped_steps,
+            min_share=2 if self.config.model.batch_norm else 0,
+        )
+
+    def result(
+        self,
+        accounts: Accounts,
+        view: RunView,
+        metrics: dict[str, dict[str, Any]],
+        checkpoint: str | None,
+        pass_index: int,
+        version: int,
+    ) -> dict[str, Any]:
+        """The JSON object that a finished job answers with."""
+        samples, seconds = accounts.samples_applied, accounts.train_seconds
+        return {
+            "job": self.job,
+            "state": "succeeded",
+            "passes": view.pass_index + 1 if self.kind == "train" else 0,
+            "samples": samples,
+            "samples_skipped": accounts.samples_skipped,
+            "version": view.version,
+            "probe_seconds": 0.0,
+            "train_seconds": round(seconds, 4),
+            "samples_per_s": round(samples / seconds, 1) if seconds > 0 else 0.0,
+            "valid": metrics.get("valid") or None,
+            "test": metrics.get("test") or None,
+            "workers": accounts.worker_rows(view.groups, dict(self.devices)),
+            "groups": [list(members) for members in view.groups.values()],
+            "heterogeneity": {"throughput_over_sum_of_solo": None, "equal_shares_samples_per_s": None},
+            "staleness": {
+                "histogram": {str(key): count for key, count in sorted(accounts.staleness.items())},
+                "max": max(accounts.staleness, default=0),
+            },
+            "best_pass": pass_index + 1,
+            "best_version": version,
+            "checkpoint": checkpoint,
+        }
+
+
+class BestPass:
+    """The pass with the best metric so far, and whether early stopping has run out of patience."""
+
+    def __init__(self, stopping: EarlyStopping | None) -> None:
+        self._stopping = stopping
+        self._value: float | None = None
+        self._without_gain = 0
+        self.pass_index = 0
+        self.version: int | None = None
+        self.metrics: dict[str, Any] = {}
+        self.reason = ""
+
+    def passed(self, pass_index: int, version: int, metrics: dict[str, Any]) -> bool:
+        """Account for a pass; whether it is the best so far. Without early stopping the last pass counts."""
+        value = metrics.get(self._stopping.metric) if self._stopping is not None else None
+        if self._stopping is None:
+            self.pass_index, self.version, self.metrics = pass_index, version, metrics
+            return True
+        if value is not None and is_better(self._stopping.metric, value, self._value):
+            self._value, self._without_gain = value, 0
+            self.pass_index, self.version, self.metrics = pass_index, version, metrics
+            return True
+        self._without_gain += 1
+        self.reason = (
+            f"{self._stopping.metric} did not improve on {self._value} for {self._without_gain} pass(es), "
+            f"patience is {self._stopping.patience}"
+        )
+        return self.version is None
+
+    @property
+    def exhausted(self) -> bool:
+        return self._stopping is not None and self._without_gain >= self._stopping.patience
+
+    def to_dict(self) -> dict[str, Any]:
+        """For the manifest."""
+        return {"pass_index": self.pass_index, "version": self.version, "metrics": self.metrics, "value": self._value}

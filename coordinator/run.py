@@ -1,0 +1,370 @@
+"""The life of one job, from its opening on all nodes to its result, written as one script.
+
+`JobRun` is pure: messages, answers of the shell and time go in, commands come out. The script is a generator that is
+resumed with the next event, so that a job's life reads from top to bottom.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, TypeVar
+
+from coordinator import journal
+from coordinator.checkpoints import FORMAT, Manifest
+from coordinator.commands import (
+    Command,
+    ComputeMetrics,
+    FilesDone,
+    Journal,
+    MetricsComputed,
+    RaiseTerm,
+    Send,
+    ShellEvent,
+    TermRaised,
+    WritePredictions,
+)
+from coordinator.cuts import CutKeeper
+from coordinator.plan import BestPass, JobPlan
+from coordinator.schedule import after_pass, rate_factor
+from coordinator.scoring import ScoreCollector
+from coordinator.training import Training
+from geartrain.errors import CheckpointError, GeartrainError, StaleMessageError
+from geartrain.wire.messages import (
+    Applied,
+    DensePlaced,
+    DenseSegment,
+    FromNode,
+    GroupFormed,
+    HostGroup,
+    JobOpened,
+    JoinGroup,
+    OpenJob,
+    PlaceDense,
+    Refused,
+    Scores,
+    SnapshotTaken,
+    Staged,
+    StoreListening,
+    TakeSnapshot,
+    ToNode,
+)
+
+Event: TypeAlias = FromNode | ShellEvent
+_T = TypeVar("_T")
+Script: TypeAlias = Generator[None, Event, _T]
+
+log = logging.getLogger("geartrain.coordinator")
+
+RESEND_S = 1.0
+"""A decision that a server has not confirmed for this long is sent again."""
+
+
+@dataclass(slots=True)
+class RunView:
+    """What others may see of a running job. `events` are (kind, message) since the run began."""
+
+    state: str = "probing"
+    pass_index: int = 0
+    version: int = 0
+    groups: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    events: list[tuple[str, str]] = field(default_factory=list)
+
+
+class JobRun:
+    """One job. `start` and `handle` give commands; `result` is there when the script is over; faults are raised."""
+
+    def __init__(self, plan: JobPlan, term: int) -> None:
+        self._plan = plan
+        self._config = plan.config
+        self._now_s = 0.0
+        self._commands: list[Command] = []
+        self._script = self._live()
+        self._training: Training | None = None
+        self._cuts = CutKeeper(plan.checkpoint_root, plan.config.checkpoint.keep)
+        self._best = BestPass(plan.config.training.early_stopping)
+        self._schedule = plan.schedule_state()
+        self._segments: list[DenseSegment] = []
+        self._evaluations = 0
+        self.term = term
+        self.accounts = plan.accounts()
+        self.view = RunView()
+        self.result: dict[str, Any] | None = None
+
+    def start(self, now_s: float) -> list[Command]:
+        """Begin the script; the first commands."""
+        self._now_s = now_s
+        next(self._script)
+        return self._take_commands()
+
+    def handle(self, event: Event, now_s: float) -> list[Command]:
+        """Resume the script with an event; commands to carry out in order."""
+        self._now_s = now_s
+        if self.result is None:
+            try:
+                self._script.send(event)
+            except StopIteration as end:
+                self.result = end.value
+        return self._take_commands()
+
+    @property
+    def wake_at_s(self) -> float | None:
+        """When a window is due, if one is open."""
+        return self._training.wake_at_s if self._training is not None else None
+
+    def window(self, now_s: float) -> dict[str, Any] | None:
+        """The window machine's state while there is one."""
+        return self._training.snapshot(now_s) if self._training is not None else None
+
+    # --- the script --------------------------------------------------------------------------------------------------
+
+    def _live(self) -> Script[dict[str, Any]]:
+        plan = self._plan
+        version = plan.start_version
+        self._journal(journal.JobStarted(self.term, plan.job, version, plan.start_pass))
+        yield from self._open(plan.restore, plan.restore_states, version)
+        if plan.kind == "evaluate":
+            metrics = yield from self._score(plan.split, version)
+            return self._result({plan.split: metrics}, plan.restore, plan.start_pass - 1, version)
+        if plan.kind == "predict":
+            return (yield from self._predict(version))
+        yield from self._form_groups()
+        training = self._training = Training(
+            plan.training_plan(self.term), version, self.accounts, self._learning_rate_factor
+        )
+        self._emit(training.start(self._now_s))
+        for pass_index in range(plan.start_pass, self._config.training.passes):
+            yield from self._train_pass(training, pass_index)
+            metrics = yield from self._score("valid", training.version)
+            self._journal(journal.PassEnded(self.term, pass_index, metrics))
+            self._schedule = after_pass(self._config.training.lr_schedule, self._schedule, metrics)
+            is_best = self._best.passed(pass_index, training.version, metrics)
+            yield from self._cut(pass_index, training.version, metrics, is_best)
+            if self._best.exhausted:
+                self._note("early_stopping", self._best.reason)
+                break
+        return (yield from self._finish(training.version))
+
+    def _open(self, restore: str, restore_states: bool, version: int) -> Script[None]:
+        """Open the job on all nodes in the current term, and place the dense vector."""
+        plan = self._plan
+        opening = OpenJob(
+            term=self.term,
+            job=plan.job,
+            config=plan.config_fields,
+            index=plan.index_fields,
+            tables=plan.tables,
+            route=plan.route,
+            version=version,
+            restore=restore,
+            restore_states=restore_states,
+        )
+        self._send([*plan.servers, *plan.workers], opening)
+        opened = yield from self._gather(JobOpened, [*plan.servers, *plan.workers])
+        self._segments = self._agreed_segments({worker: opened[worker].dense for worker in plan.workers})
+        placing = PlaceDense(
+            term=self.term,
+            job=plan.job,
+            segments=self._segments,
+            bounds=plan.dense_bounds(self._segments),
+            optimizer=plan.dense_optimizer,
+            put_by="" if restore else next(iter(plan.workers)),
+        )
+        # The servers first: the worker that uploads initial values must find them ready.
+        for role in (plan.servers, plan.workers):
+            self._send(role, placing)
+            yield from self._gather(DensePlaced, role)
+        self.view.version = version
+
+    def _agreed_segments(self, layouts: dict[str, list[DenseSegment]]) -> list[DenseSegment]:
+        """The dense layout: the same on all workers and in the checkpoint that is restored."""
+        segments = next(iter(layouts.values()))
+        for worker, layout in layouts.items():
+            if layout != segments:
+                raise GeartrainError(f"worker {worker} built another model than its peers", worker=worker)
+        manifest = self._plan.manifest
+        if manifest is not None and manifest.segments != segments:
+            pairs = zip(segments, manifest.segments, strict=False)
+            different = next((one.name for one, other in pairs if one != other), "their number")
+            raise CheckpointError(
+                f"{self._plan.restore}: its dense parameters are of another model; first difference: {different}",
+                file=self._plan.restore,
+                field=different,
+            )
+        return segments
+
+    def _form_groups(self) -> Script[None]:
+        groups = self._plan.groups
+        hosts = {spec.members[0]: spec for spec in groups if len(spec.members) > 1}
+        for node, spec in hosts.items():
+            self._send([node], HostGroup(self.term, spec.group))
+        listening = yield from self._gather(StoreListening, hosts)
+        for spec in groups:
+            address = listening[spec.members[0]].address if len(spec.members) > 1 else ""
+            self._send(spec.members, JoinGroup(self.term, spec.group, list(spec.members), address))
+        yield from self._gather(GroupFormed, self._plan.workers)
+        self.view.groups = {spec.group: spec.members for spec in groups}
+
+    def _train_pass(self, training: Training, pass_index: int) -> Script[None]:
+        """One pass, to its last applied window."""
+        self.view.state, self.view.pass_index = "training", pass_index
+        self._note("pass", f"pass {pass_index + 1} of {self._config.training.passes} begins")
+        self.accounts.pass_opened(self._now_s)
+        self._emit(training.open_pass(pass_index, self._now_s))
+        resend_s = self._now_s + RESEND_S
+        while not training.drained:
+            event = yield
+            if isinstance(event, Staged):
+                self._take_report(training, event)
+            elif isinstance(event, Applied):
+                training.applied(event.node, event.version)
+            self._emit(training.tick(self._now_s))
+            if self._now_s >= resend_s:
+                self._emit(training.unconfirmed())
+                resend_s = self._now_s + RESEND_S
+            self.view.version = training.version
+        self.accounts.pass_drained(self._now_s)
+
+    def _take_report(self, training: Training, report: Staged) -> None:
+        """A report that is stale is refused by name and changes nothing."""
+        try:
+            self._emit(training.staged(report, self._now_s))
+        except StaleMessageError as error:
+            log.info("refused: %s", error)
+            self._send([report.node], Refused(error.to_dict()))
+
+    def _score(self, split: str, version: int) -> Script[dict[str, Any]]:
+        """The metrics of a split on the pinned version (empty when there is no such split)."""
+        if self._plan.rows(split) == 0:
+            return {}
+        parts = yield from self._collect_scores(split, version)
+        self._emit([ComputeMetrics(self._plan.job, self._evaluations, split, parts)])
+        computed = yield from self._await(MetricsComputed)
+        metrics = computed.metrics
+        self.accounts.evaluated(computed.unix_time, version, metrics)
+        self._note("metrics", f"{split} at version {version}: {_brief(metrics)}")
+        return metrics
+
+    def _collect_scores(self, split: str, version: int) -> Script[tuple[Scores, ...]]:
+        self.view.state = "evaluating"
+        self._evaluations += 1
+        collector = ScoreCollector(
+            self.term, self._evaluations, split, self._plan.rows(split), list(self._plan.workers)
+        )
+        for worker, task in collector.tasks(version).items():
+            self._send([worker], task)
+        while not collector.complete:
+            event = yield
+            if isinstance(event, Scores) and event.evaluation == self._evaluations:
+                collector.handle(event)
+        return collector.parts
+
+    def _predict(self, version: int) -> Script[dict[str, Any]]:
+        plan = self._plan
+        parts = yield from self._collect_scores("test", version)
+        self._emit([WritePredictions(plan.job, plan.predictions_path, parts)])
+        yield from self._files_done()
+        result = self._result({}, plan.restore, plan.start_pass - 1, version)
+        return {**result, "predictions": str(plan.predictions_path), "num_predictions": plan.rows("test")}
+
+    def _cut(self, pass_index: int, version: int, metrics: dict[str, Any], is_best: bool) -> Script[None]:
+        """A checkpoint of the state at the end of a pass."""
+        plan = self._plan
+        cut = self._cuts.begin(plan.job, pass_index, version)
+        self._emit([cut.prepare])
+        yield from self._files_done()
+        self._send(plan.servers, TakeSnapshot(self.term, pass_index, version, str(cut.temporary)))
+        taken = yield from self._gather(SnapshotTaken, plan.servers)
+        manifest = Manifest(
+            format=FORMAT,
+            job=plan.job,
+            config=plan.config_fields,
+            version=version,
+            term=self.term,
+            passes_done=pass_index + 1,
+            samples=self.accounts.samples_applied,
+            train_seconds=self.accounts.train_seconds,
+            schedule=self._schedule.to_dict(),
+            metrics=metrics,
+            best=self._best.to_dict(),
+            index=plan.statistics,
+            segments=self._segments,
+            dense_optimizer=plan.dense_optimizer,
+            files={name: about for answer in taken.values() for name, about in answer.files.items()},
+        )
+        self._emit([self._cuts.publish(cut, manifest, is_best)])
+        yield from self._files_done()
+        self._journal(journal.Cut(self.term, version, str(cut.final)))
+        self._note("checkpoint", f"version {version}: {cut.final.name}")
+
+    def _finish(self, version: int) -> Script[dict[str, Any]]:
+        """Test on the cut that counts: the best with early stopping, else the last."""
+        best, checkpoint = self._best, self._cuts.latest
+        if best.version is not None and best.version != version:
+            version, checkpoint = best.version, self._cuts.best
+            self._note("best", f"back to the best pass {best.pass_index + 1}, version {version}")
+            self._emit([RaiseTerm(self._plan.job)])
+            self.term = (yield from self._await(TermRaised)).term
+            last_version = self.view.version
+            yield from self._open(str(checkpoint), True, version)
+            self.view.version = last_version
+        test = yield from self._score("test", version)
+        return self._result({"valid": best.metrics, "test": test}, str(checkpoint or ""), best.pass_index, version)
+
+    # --- tools of the script -----------------------------------------------------------------------------------------
+
+    def _result(
+        self, metrics: dict[str, dict[str, Any]], checkpoint: str, pass_index: int, version: int
+    ) -> dict[str, Any]:
+        return self._plan.result(self.accounts, self.view, metrics, checkpoint, pass_index, version)
+
+    def _learning_rate_factor(self, samples: int) -> float:
+        schedule = self._config.training.lr_schedule
+        return rate_factor(schedule, self._schedule, samples, self._plan.total_samples)
+
+    def _gather(self, kind: type[_T], nodes: Iterable[str]) -> Script[dict[str, _T]]:
+        """Wait until every node has answered with a message of `kind`."""
+        missing = set(nodes)
+        answers: dict[str, _T] = {}
+        while missing:
+            event = yield
+            node = getattr(event, "node", "")
+            if isinstance(event, kind) and node in missing:
+                missing.discard(node)
+                answers[node] = event
+        return answers
+
+    def _await(self, kind: type[_T]) -> Script[_T]:
+        """Wait for one event of `kind`."""
+        while True:
+            event = yield
+            if isinstance(event, kind):
+                return event
+
+    def _files_done(self) -> Script[None]:
+        done = yield from self._await(FilesDone)
+        if done.error is not None:
+            raise GeartrainError.from_dict(done.error)
+
+    def _send(self, nodes: Iterable[str], message: ToNode) -> None:
+        self._emit(Send(node, message) for node in nodes)
+
+    def _journal(self, *entries: journal.Entry) -> None:
+        self._emit([Journal(self._plan.job, tuple(journal.encode(entry) for entry in entries))])
+
+    def _note(self, kind: str, message: str) -> None:
+        self.view.events.append((kind, message))
+
+    def _emit(self, commands: Iterable[Command]) -> None:
+        self._commands.extend(commands)
+
+    def _take_commands(self) -> list[Command]:
+        commands, self._commands = self._commands, []
+        return commands
+
+
+def _brief(metrics: dict[str, Any]) -> str:
+    return ", ".join(
+        f"{name} {value:.5f}" if isinstance(value, float) else f"{name} {value}" for name, value in metrics.items()
+    )

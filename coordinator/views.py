@@ -1,0 +1,141 @@
+"""What people see of the coordinator's state, as plain data in the shapes of the REST interface. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from coordinator.core import Core, JobRecord
+from geartrain.errors import ConflictError
+from geartrain.types import NUM_SHARDS
+from geartrain.wire.messages import ServerStats, TableStats
+
+_RATES = ("pull_requests", "push_requests", "pull_rows", "push_rows")
+
+
+def job_view(core: Core, record: JobRecord) -> dict[str, Any]:
+    """A job with its state, progress and result."""
+    job = core.jobs.job(record.id)
+    return {
+        "id": record.id,
+        "name": record.config.name,
+        "state": job.state,
+        "reason": job.reason,
+        "error": record.error,
+        "submitted_at": record.submitted_at,
+        "progress": record.progress or None,
+        "result": record.result,
+    }
+
+
+def node_views(core: Core, now_s: float, unix_time: float) -> list[dict[str, Any]]:
+    """Every server and worker."""
+    return [
+        {
+            "name": node.name,
+            "role": node.role,
+            "address": node.address,
+            "device": node.device,
+            "host": node.host,
+            "last_heartbeat": unix_time - (now_s - node.last_seen_s),
+            "state": node.state,
+        }
+        for node in core.members.all_nodes()
+    ]
+
+
+def window_view(core: Core, now_s: float) -> dict[str, Any]:
+    """The aggregation window of the running job. Raises `ConflictError` without one."""
+    window = core.run.window(now_s) if core.run is not None else None
+    if window is None:
+        raise ConflictError("no job is training: there is no window", expected="a job in state training")
+    return window
+
+
+def routing_view(core: Core) -> dict[str, Any]:
+    """Which server owns how many shards; before the first job there is no route."""
+    route = core.route
+    if route is None:
+        return {"route_epoch": 0, "num_shards": NUM_SHARDS, "servers": [], "moves": []}
+    owned = Counter(route.owners)
+    return {
+        "route_epoch": route.route_epoch,
+        "num_shards": len(route.owners),
+        "servers": [
+            {"server": name, "address": address, "num_shards": owned[number]}
+            for number, (name, address) in enumerate(zip(route.servers, route.addresses, strict=True))
+        ],
+        "moves": [],
+    }
+
+
+def tier_view(core: Core) -> dict[str, Any]:
+    """The embedding tier: per server and table, per table, and in all. Rates are those of the last seconds."""
+    rows = [row for server in sorted(core.stats) for row in _server_rows(core, server)]
+    tables: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        tables[row["table"]] = _sum(tables.get(row["table"]), row)
+    totals: dict[str, Any] = {}
+    for table in tables.values():
+        totals = _sum(totals or None, table)
+    latest = [kept[-1][1] for kept in core.stats.values() if kept]
+    extra = {
+        "staged_bytes": sum(stats.staged_bytes for stats in latest),
+        "queue_length": sum(stats.queue_length for stats in latest),
+        "version": min((stats.version for stats in latest), default=0),
+    }
+    active = core.jobs.active
+    return {
+        "job": active.id if active is not None else None,
+        "servers": rows,
+        "tables": {name: _with_ratio(row) for name, row in tables.items()},
+        "totals": {**_with_ratio(totals or _sum(None, {})), **extra},
+    }
+
+
+def _server_rows(core: Core, server: str) -> list[dict[str, Any]]:
+    kept = core.stats[server]
+    if not kept:
+        return []
+    (first_s, first), (last_s, last) = kept[0], kept[-1]
+    return [
+        {"server": server, "table": name, **_table_row(first, last, name, last_s - first_s)}
+        for name in sorted(last.tables)
+    ]
+
+
+def _table_row(first: ServerStats, last: ServerStats, name: str, seconds: float) -> dict[str, Any]:
+    now: TableStats = last.tables[name]
+    before = first.tables.get(name)
+    rates = {
+        f"{rate}_per_s": (getattr(now, rate) - getattr(before, rate)) / seconds
+        if before is not None and seconds > 0
+        else 0.0
+        for rate in _RATES
+    }
+    return {
+        "num_rows": now.num_rows,
+        "bytes": now.bytes,
+        "bytes_per_row": now.bytes / now.num_rows if now.num_rows else 0.0,
+        **rates,
+        "pull_p50_ms": now.pull_p50_ms,
+        "pull_p99_ms": now.pull_p99_ms,
+        "staged_bytes": last.staged_bytes,
+        "queue_length": last.queue_length,
+        "num_admitted": now.num_admitted,
+    }
+
+
+_SUMMED = ("num_rows", "bytes", "num_admitted", *(f"{rate}_per_s" for rate in _RATES))
+_WORST = ("pull_p50_ms", "pull_p99_ms")
+
+
+def _sum(total: dict[str, Any] | None, row: dict[str, Any]) -> dict[str, Any]:
+    """Counts and rates add up; of the latencies the worst counts."""
+    total = total or {}
+    added = {name: total.get(name, 0) + row.get(name, 0) for name in _SUMMED}
+    return {**added, **{name: max(total.get(name, 0.0), row.get(name, 0.0)) for name in _WORST}}
+
+
+def _with_ratio(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "bytes_per_row": row["bytes"] / row["num_rows"] if row["num_rows"] else 0.0}

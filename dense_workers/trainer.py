@@ -1,0 +1,279 @@
+"""A worker's part of one job: it opens the model and the data, joins groups, computes granted steps, scores rows.
+
+`JobTrainer` is driven by one thread; what it has to say goes out through `send`. `pipeline_depth` 1 needs one rule: the
+report of step s waits until the pull of step s+1 was answered, so that the window of s cannot be applied before it and
+the pulled version is exact.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+from dense_workers.dense_layout import DenseLayout
+from dense_workers.fetch import FetchFailed, ReadyStep, StepFeed, share_of
+from dense_workers.group import SyncGroup, connect_store, host_store
+from dense_workers.models import build_model
+from dense_workers.prefetch import BatchPlanner, Prefetcher
+from dense_workers.scoring import Scorer
+from dense_workers.step import StepRunner
+from embedding_tier.client import TierClient
+from geartrain.config import JobConfig, row_dim
+from geartrain.data.index import DatasetIndex
+from geartrain.data.reader import ChunkCache, SplitReader
+from geartrain.data.schema import DataSchema
+from geartrain.types import Interval
+from geartrain.wire.messages import (
+    Decided,
+    DensePlaced,
+    DenseSegment,
+    Evaluate,
+    FromNode,
+    Grant,
+    GroupFormed,
+    HostGroup,
+    JobOpened,
+    JoinGroup,
+    OpenJob,
+    PlaceDense,
+    Staged,
+    StoreListening,
+)
+
+PULL_DEADLINE_S = 60.0
+"""A pull also waits for its version: for the slowest group of a window, or for the next evaluation's end."""
+PUSH_DEADLINE_S = 10.0
+CACHE_BYTES = 1 << 30
+"""Decoded chunks kept in memory; a data set below this is parsed and hashed once, not once per pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerIdentity:
+    """Who this worker is: its name in the cluster, its incarnation, the cluster's token, the host it listens on."""
+
+    name: str
+    incarnation: int
+    token: str
+    host: str
+
+
+class JobTrainer:
+    """One job on one worker, from `OpenJob` to `close`. A second `OpenJob` of the same job raises its term."""
+
+    def __init__(
+        self,
+        identity: WorkerIdentity,
+        opening: OpenJob,
+        send: Callable[[FromNode], None],
+        deliver: Callable[[ReadyStep | FetchFailed], None],
+    ) -> None:
+        """`deliver` is called from the fetching thread with steps that can be computed."""
+        self._identity = identity
+        self._send = send
+        self._deliver = deliver
+        self.config = JobConfig.from_resolved(opening.config)
+        self._index = DatasetIndex.from_dict(opening.index)
+        self._schema = DataSchema.from_config(self.config)
+        self._cache = ChunkCache(CACHE_BYTES)
+        self._reader = SplitReader(self._index, self.config, "train", self._cache)
+        seed = self.config.training.seed
+        self._model = build_model(
+            self.config.model,
+            num_slots=len(self._schema.slots),
+            num_numeric_inputs=self._schema.num_numeric_inputs,
+            generator=torch.Generator().manual_seed(seed),
+        )
+        self._layout = DenseLayout(self._model)
+        self._runner = StepRunner(self._model, self._layout, self._schema.mean_slots)
+        self._group: SyncGroup | None = None
+        self._hosted: TCPStore | None = None
+        self._feed: StepFeed | None = None
+        self._prefetcher: Prefetcher | None = None
+        self._open(opening)
+
+    def _open(self, opening: OpenJob) -> None:
+        self.term = opening.term
+        self.job = opening.job
+        self._planner = BatchPlanner(self._schema, opening.route)
+        self._pulls = self._client(opening, PULL_DEADLINE_S)
+        self._pushes = self._client(opening, PUSH_DEADLINE_S)
+        self._unconfirmed: dict[int, Staged] = {}
+        self._held: Staged | None = None
+        self._last_granted = -1
+        self._cycle_start_s = time.perf_counter()
+
+    def reopen(self, opening: OpenJob) -> None:
+        """The job goes on in a higher term (back at a checkpoint): forget the group and all steps, keep the data."""
+        self._leave_group()
+        self._close_clients()
+        self._open(opening)
+
+    def announce(self) -> None:
+        """Tell the coordinator that the job is open here, with the dense layout of the model."""
+        self._send(JobOpened(self._identity.name, self.term, self.job, self._layout.segments))
+
+    def place_dense(self, message: PlaceDense) -> None:
+        """Learn which server owns which part of the dense vector, and upload initial values if it is our turn."""
+        for client in (self._pulls, self._pushes):
+            client.place_dense(message.bounds)
+        if message.put_by == self._identity.name:
+            self._pushes.put_dense(self._layout.read())
+        self._send(DensePlaced(self._identity.name, self.term, self.job))
+
+    def host_group(self, message: HostGroup) -> None:
+        """Open the rendezvous store of a coming group."""
+        store, address = host_store(self._identity.host)
+        self._hosted = store
+        self._send(StoreListening(self._identity.name, self.term, message.group, address))
+
+    def join_group(self, message: JoinGroup) -> None:
+        """Form the sync group; a group of one needs no store."""
+        self._leave_group()
+        rank = message.members.index(self._identity.name)
+        store = None
+        if len(message.members) > 1:
+            store = self._hosted if rank == 0 else connect_store(message.address)
+        self._group = SyncGroup(message.group, message.members, self._identity.name, store)
+        data = self.config.data
+        self._prefetcher = Prefetcher(self._reader, self._planner, self.config.training.seed, data.shuffle)
+        self._feed = StepFeed(self._prefetcher, self._pulls, rank, self._layout.num_values, self._deliver)
+        self._send(GroupFormed(self._identity.name, self.term, message.group))
+
+    def granted(self, message: Grant) -> None:
+        """Start to fetch a granted step; one that was granted before (it may be sent again) changes nothing."""
+        group, feed = self._group, self._feed
+        if group is not None and feed is not None and message.group == group.group and message.step > self._last_granted:
+            self._last_granted = message.step
+            feed.fetch(message)
+
+    def decided(self, message: Decided) -> None:
+        """A decision names the step: it need not be reported any more."""
+        if self._group is not None and message.group == self._group.group:
+            self._unconfirmed.pop(message.step, None)
+
+    def fetch_failed(self, failure: FetchFailed) -> None:
+        """Raise what ended the fetching, unless it belongs to a group that was left."""
+        if self._group is not None and failure.grant.group == self._group.group and failure.grant.term == self.term:
+            raise failure.error
+
+    def repeat_reports(self) -> None:
+        """Report again what no decision has named yet; the coordinator drops doubles."""
+        for report in self._unconfirmed.values():
+            self._send(report)
+
+    def compute(self, ready: ReadyStep) -> None:
+        """Compute a fetched step with the group, stage it on all servers, and report it."""
+        group = self._group
+        if group is None or ready.grant.group != group.group or ready.grant.term != self.term:
+            return
+        if self._held is not None:  # the pull of this step was answered: now the window of the last one may come
+            self._report(self._held)
+        start_s = time.perf_counter()
+        if len(group.members) > 1 or ready.dense is not None:
+            self._spread_dense(ready, group)
+        gradients = self._runner.compute(ready.planned, ready.rows, self._step_seed(ready, group))
+        before_sum_s = time.perf_counter()
+        gradients = self._runner.reduce(gradients, group)
+        after_sum_s = time.perf_counter()
+        servers: dict[str, int] = {}
+        if gradients.non_finite == 0:
+            servers = self._pushes.stage(
+                ready.grant.group,
+                ready.grant.step,
+                ready.planned.plan.unique_keys,
+                ready.planned.plan.counts,
+                gradients,
+            )
+        end_s = time.perf_counter()
+        own = share_of(ready.grant.interval, group.rank)
+        report = Staged(
+            node=self._identity.name,
+            incarnation=self._identity.incarnation,
+            term=self.term,
+            group=ready.grant.group,
+            step=ready.grant.step,
+            version=ready.version,
+            num_samples=own.num_samples,
+            start=own.start,
+            stop=own.stop,
+            servers=servers,
+            loss_sum=gradients.loss_sum,
+            skipped=""
+            if gradients.non_finite == 0
+            else f"NaN or Inf on {gradients.non_finite} of {len(group.members)}",
+            step_ms=(end_s - self._cycle_start_s) * 1000,
+            wait_ms=(start_s - self._cycle_start_s + after_sum_s - before_sum_s) * 1000,
+        )
+        self._cycle_start_s = end_s
+        if self._must_hold(ready):
+            self._held = report
+        else:
+            self._report(report)
+
+    def evaluate(self, task: Evaluate) -> None:
+        """Score the rows asked for and send the scores."""
+        reader = SplitReader(self._index, self.config, task.split, self._cache)
+        scorer = Scorer(self._runner, self._planner, self._pushes, self._layout.num_values)
+        for scores in scorer.run(task, reader, self._identity.name):
+            self._send(scores)
+        self._cycle_start_s = time.perf_counter()
+
+    @property
+    def segments(self) -> list[DenseSegment]:
+        return self._layout.segments
+
+    def close(self) -> None:
+        """Leave the group and release threads and sockets."""
+        self._leave_group()
+        self._close_clients()
+
+    def _spread_dense(self, ready: ReadyStep, group: SyncGroup) -> None:
+        values = ready.dense if ready.dense is not None else self._layout.read()
+        group.broadcast(values)
+        self._runner.load_dense(values)
+
+    def _must_hold(self, ready: ReadyStep) -> bool:
+        if self.config.sync.pipeline_depth == 0 or not ready.grant.ahead or self._feed is None:
+            return False
+        return self._feed.last_fetched <= ready.grant.step
+
+    def _report(self, report: Staged) -> None:
+        self._held = None
+        self._unconfirmed[report.step] = report
+        self._send(report)
+
+    def _step_seed(self, ready: ReadyStep, group: SyncGroup) -> int:
+        own: Interval = share_of(ready.grant.interval, group.rank)
+        return hash((self.config.training.seed, own.pass_index, own.start, own.stop)) & 0x7FFF_FFFF_FFFF_FFFF
+
+    def _client(self, opening: OpenJob, deadline_s: float) -> TierClient:
+        # Pulls and pushes run in two threads, so each has a client of its own.
+        return TierClient(
+            opening.route,
+            worker=self._identity.name,
+            incarnation=self._identity.incarnation,
+            term=opening.term,
+            token=self._identity.token,
+            row_dim=row_dim(self.config.model),
+            deadline_s=deadline_s,
+        )
+
+    def _leave_group(self) -> None:
+        if self._feed is not None:
+            self._feed.close()
+        if self._prefetcher is not None:
+            self._prefetcher.close()
+        if self._group is not None:
+            self._group.close()
+        self._feed, self._prefetcher, self._group = None, None, None
+        self._last_granted = -1
+        self._unconfirmed.clear()
+        self._held = None
+
+    def _close_clients(self) -> None:
+        self._pulls.close()
+        self._pushes.close()

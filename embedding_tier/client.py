@@ -1,0 +1,333 @@
+"""A worker's view of the embedding tier: pull rows and dense parameters, stage gradients, on all servers at once."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import zmq
+
+from geartrain.errors import ConflictError, DeadlineError, GeartrainError, WireError
+from geartrain.types import Floats, Indices, Keys
+from geartrain.wire.framing import UNREADABLE, Frame, decode_reply_header, encode, reply_floats
+from geartrain.wire.messages import (
+    Dense,
+    Done,
+    Failed,
+    FromServer,
+    Origin,
+    PullDense,
+    PullRows,
+    PutDense,
+    Route,
+    Rows,
+    Stage,
+)
+from geartrain.wire.transport import Buffers, ClientTransport
+from geartrain.wire.zmq import DealerClient
+from kernels.checks import require_array
+
+DEADLINE_S = 60.0
+"""Long enough for a pull that waits for the window of the slowest group; that a process died is noticed by leases."""
+ATTEMPTS = 3
+"""Within a deadline a request is sent this often, each time on a new socket and with the same sequence."""
+
+# Clients of one process share their worker's incarnation, so sequences are unique in the process.
+_SEQUENCES = itertools.count(1)
+
+
+class StepSums(Protocol):
+    """Gradient sums of one worker's part of a step, for U unique keys of D floats."""
+
+    @property
+    def grads(self) -> Floats:
+        """float32[U, D]."""
+
+    @property
+    def shows(self) -> Floats:
+        """float32[U]."""
+
+    @property
+    def clicks(self) -> Floats:
+        """float32[U]."""
+
+    @property
+    def dense_start(self) -> int:
+        """Where `dense` begins in the flat dense vector."""
+
+    @property
+    def dense(self) -> Floats:
+        """This worker's slice of the group's summed dense gradient, float32[n]."""
+
+
+@dataclass(slots=True)
+class _Call:
+    """One request to several servers, and the answers so far. `requests[server]` is kept to send it again."""
+
+    sequence: int
+    requests: dict[int, Buffers] = field(default_factory=dict)
+    waiting: set[int] = field(default_factory=set)
+    arrived: deque[tuple[int, FromServer, Sequence[Frame]]] = field(default_factory=deque)
+    late: GeartrainError | None = None
+    """What a server that lacks the version said when its own clock ran out."""
+
+
+@dataclass(frozen=True, slots=True)
+class PullHandle:
+    """A pull under way: server s answers rows [starts[s], starts[s + 1])."""
+
+    call: _Call
+    starts: Sequence[int]
+    version: int
+
+
+class TierClient:
+    """Requests to all servers of a route. One thread at a time uses a client; several clients may live side by side.
+
+    Arrays that are handed over are sent without a copy: they stay as they are until the call (for `begin_pull`: until
+    `finish_pull`) returns.
+    """
+
+    def __init__(
+        self,
+        route: Route,
+        worker: str,
+        incarnation: int,
+        term: int,
+        token: str,
+        row_dim: int,
+        deadline_s: float = DEADLINE_S,
+    ) -> None:
+        """`row_dim` floats per row; `deadline_s` for each call, attempts at an unreachable server included.
+
+        All clients of one process give the same `incarnation`: with another one, servers take the worker for restarted
+        and refuse the first.
+        """
+        self.route = route
+        self.row_dim = row_dim
+        self._deadline_s = deadline_s
+        self._origin = Origin(
+            token=token,
+            term=term,
+            route_epoch=route.route_epoch,
+            worker=worker,
+            incarnation=incarnation,
+            sequence=0,
+            deadline_s=deadline_s,
+        )
+        self._bounds: list[int] | None = None
+        self._calls: dict[int, _Call] = {}
+        self._transport: ClientTransport = DealerClient(zmq.Context.instance(), route.addresses)
+
+    def place_dense(self, bounds: Sequence[int]) -> None:
+        """Tell how the dense vector is cut: server s owns [bounds[s], bounds[s + 1]). Needed before all dense calls."""
+        if len(bounds) != len(self.route.servers) + 1:
+            raise WireError(
+                f"{len(bounds)} bounds for {len(self.route.servers)} servers",
+                expected=len(self.route.servers) + 1,
+                got=len(bounds),
+            )
+        self._bounds = list(bounds)
+
+    def pull(self, unique_keys: Keys, counts: Indices, version: int, out: Floats) -> int:
+        """`begin_pull` and `finish_pull` in one."""
+        return self.finish_pull(self.begin_pull(unique_keys, counts, version), out)
+
+    def begin_pull(self, unique_keys: Keys, counts: Indices, version: int) -> PullHandle:
+        """Ask for rows of at least `version`; every handle is for one `finish_pull`.
+
+        `unique_keys` uint64[U] by server, then table; `counts` int64[num_servers, num_tables]. Raises `KernelError` for
+        arrays that do not fit each other.
+        """
+        starts, table_counts = self._layout(unique_keys, counts)
+        call = self._new_call()
+        origin = self._origin_of(call)
+        for server, server_counts in enumerate(table_counts):
+            start, stop = starts[server], starts[server + 1]
+            if start < stop:
+                header = encode(PullRows(origin, version, server_counts))
+                self._send(call, server, [header, unique_keys[start:stop]])
+        return PullHandle(call, starts, version)
+
+    def finish_pull(self, handle: PullHandle, out: Floats) -> int:
+        """Wait for the rows and write them to `out` float32[U, D]; the lowest version among the servers' answers.
+
+        Without keys nobody was asked, and it is the version that was. Raises `DeadlineError` naming the server, or what
+        a server refused with.
+        """
+        require_array("out", out, np.float32, handle.starts[-1], self.row_dim)
+        versions = []
+        for server, header, frames in self._answers(handle.call):
+            versions.append(_expect(Rows, header).version)
+            start, stop = handle.starts[server], handle.starts[server + 1]
+            rows = reply_floats(frames, (stop - start) * self.row_dim, "rows")
+            out[start:stop] = rows.reshape(stop - start, self.row_dim)
+        return min(versions, default=handle.version)
+
+    def pull_dense(self, version: int, out: Floats) -> int:
+        """Read the flat dense vector of at least `version` into `out` float32[P]; the lowest version answered."""
+        bounds = self._dense_bounds()
+        require_array("out", out, np.float32, bounds[-1])
+        call = self._new_call()
+        header = encode(PullDense(self._origin_of(call), version))
+        for server, (start, stop) in enumerate(itertools.pairwise(bounds)):
+            if start < stop:
+                self._send(call, server, [header])
+        versions = []
+        for server, answer, frames in self._answers(call):
+            dense = _expect(Dense, answer)
+            start, stop = bounds[server], bounds[server + 1]
+            if (dense.start, dense.stop) != (start, stop):
+                raise WireError("a dense block of other bounds", expected=[start, stop], got=[dense.start, dense.stop])
+            out[start:stop] = reply_floats(frames, stop - start, "values")
+            versions.append(dense.version)
+        return min(versions, default=version)
+
+    def put_dense(self, vector: Floats) -> None:
+        """Set the initial values of the flat dense vector float32[P] on all servers."""
+        bounds = self._dense_bounds()
+        require_array("vector", vector, np.float32, bounds[-1])
+        call = self._new_call()
+        for server, (start, stop) in enumerate(itertools.pairwise(bounds)):
+            header = encode(PutDense(self._origin_of(call), start, stop))
+            self._send(call, server, [header, vector[start:stop]])
+        self._all_done(call)
+
+    def stage(self, group: int, step: int, unique_keys: Keys, counts: Indices, gradients: StepSums) -> dict[str, int]:
+        """Stage a step's gradient sums with every server, also those that get none; each server's incarnation.
+
+        `unique_keys` uint64[U] and `counts` as in `begin_pull`. Raises as `finish_pull`, `StaleMessageError` for a
+        group that no longer lives, `BusyError` when too much is staged already.
+        """
+        grads, shows, clicks = gradients.grads, gradients.shows, gradients.clicks
+        dense_start, dense_values = gradients.dense_start, gradients.dense
+        starts, table_counts = self._layout(unique_keys, counts)
+        bounds = self._dense_bounds()
+        require_array("grads", grads, np.float32, len(unique_keys), self.row_dim)
+        require_array("shows", shows, np.float32, len(unique_keys))
+        require_array("clicks", clicks, np.float32, len(unique_keys))
+        require_array("dense", dense_values, np.float32, None)
+        call = self._new_call()
+        origin = self._origin_of(call)
+        dense_stop = dense_start + len(dense_values)
+        for server, server_counts in enumerate(table_counts):
+            low = min(max(dense_start, bounds[server]), dense_stop)
+            high = max(low, min(dense_stop, bounds[server + 1]))
+            rows = slice(starts[server], starts[server + 1])
+            dense = dense_values[low - dense_start : high - dense_start]
+            header = encode(Stage(origin, group, step, server_counts, low, high))
+            self._send(call, server, [header, unique_keys[rows], grads[rows], shows[rows], clicks[rows], dense])
+        return self._all_done(call)
+
+    def close(self) -> None:
+        """Drop all connections; calls under way are forgotten."""
+        self._calls.clear()
+        self._transport.close()
+
+    def _layout(self, unique_keys: Keys, counts: Indices) -> tuple[list[int], list[list[int]]]:
+        require_array("counts", counts, np.int64, len(self.route.servers), None)
+        starts = [0, *np.cumsum(counts.sum(axis=1)).tolist()]
+        require_array("unique_keys", unique_keys, np.uint64, starts[-1])
+        table_counts: list[list[int]] = counts.tolist()
+        return starts, table_counts
+
+    def _dense_bounds(self) -> list[int]:
+        if self._bounds is None:
+            raise ConflictError("place_dense comes before the first dense call")
+        return self._bounds
+
+    def _new_call(self) -> _Call:
+        call = _Call(next(_SEQUENCES))
+        self._calls[call.sequence] = call
+        return call
+
+    def _origin_of(self, call: _Call) -> Origin:
+        known = self._origin
+        return Origin(
+            known.token,
+            known.term,
+            known.route_epoch,
+            known.worker,
+            known.incarnation,
+            call.sequence,
+            known.deadline_s,
+        )
+
+    def _send(self, call: _Call, server: int, frames: Buffers) -> None:
+        call.requests[server] = frames
+        call.waiting.add(server)
+        self._transport.send(server, frames)
+
+    def _all_done(self, call: _Call) -> dict[str, int]:
+        servers = self.route.servers
+        return {servers[server]: _expect(Done, header).incarnation for server, header, _ in self._answers(call)}
+
+    def _answers(self, call: _Call) -> Iterator[tuple[int, FromServer, Sequence[Frame]]]:
+        """Every server's answer as it comes. The deadline runs from here: the caller may have computed meanwhile."""
+        now_s = time.monotonic()
+        deadline_s = now_s + self._deadline_s
+        attempt_s = self._deadline_s / ATTEMPTS
+        retry_s = now_s + attempt_s
+        try:
+            while call.waiting or call.arrived:
+                if call.arrived:
+                    yield call.arrived.popleft()
+                    continue
+                now_s = time.monotonic()
+                if now_s >= deadline_s:
+                    raise self._unanswered(call)
+                if now_s >= retry_s:
+                    for server in sorted(call.waiting):
+                        self._renew(server)
+                    retry_s = now_s + attempt_s
+                answer = self._transport.receive(min(retry_s, deadline_s) - now_s)
+                if answer is not None:
+                    self._sort(*answer)
+        finally:
+            self._calls.pop(call.sequence, None)
+
+    def _sort(self, server: int, frames: Sequence[Frame]) -> None:
+        """Give an answer to the call that it belongs to; answers to calls that ended, and doubles, are dropped."""
+        header = decode_reply_header(frames)
+        if isinstance(header, Failed) and header.sequence == UNREADABLE:
+            raise GeartrainError.from_dict(header.error)
+        call = self._calls.get(header.sequence)
+        if call is None or server not in call.waiting:
+            return
+        if isinstance(header, Failed) and header.error.get("code") == DeadlineError.code:
+            call.late = GeartrainError.from_dict(header.error)
+            self._transport.send(server, call.requests[server])
+            return
+        call.waiting.discard(server)
+        call.arrived.append((server, header, frames))
+
+    def _renew(self, server: int) -> None:
+        self._transport.reconnect(server)
+        for call in self._calls.values():
+            if server in call.waiting:
+                self._transport.send(server, call.requests[server])
+
+    def _unanswered(self, call: _Call) -> GeartrainError:
+        if call.late is not None:
+            return call.late
+        server = min(call.waiting)
+        name, address = self.route.servers[server], self.route.addresses[server]
+        return DeadlineError(
+            f"embedding server {name} at {address} did not answer within {self._deadline_s:g} s",
+            role=name,
+            address=address,
+            deadline_s=self._deadline_s,
+        )
+
+
+def _expect(kind: type[Any], header: FromServer) -> Any:
+    if isinstance(header, Failed):
+        raise GeartrainError.from_dict(header.error)
+    if not isinstance(header, kind):
+        raise WireError("an answer of another kind", expected=kind.__name__, got=type(header).__name__)
+    return header

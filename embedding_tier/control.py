@@ -1,0 +1,143 @@
+"""What an embedding server does on the coordinator's word. Messages in, answers out; no socket, no thread."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+from embedding_tier.dense_blocks import DenseBlock
+from embedding_tier.job_state import JobState
+from embedding_tier.optimizer import Optimizer
+from embedding_tier.restore import Checkpoint
+from embedding_tier.server import TierServer
+from embedding_tier.snapshot import flush_directory, write_dense, write_table
+from geartrain.errors import ConflictError, GeartrainError, VersionError
+from geartrain.wire.messages import (
+    Applied,
+    Apply,
+    CloseJob,
+    DensePlaced,
+    FromNode,
+    JobClosed,
+    JobOpened,
+    NodeFailed,
+    OpenJob,
+    PlaceDense,
+    SnapshotTaken,
+    TakeSnapshot,
+    ToNode,
+)
+
+_log = logging.getLogger(__name__)
+
+
+class ServerControl:
+    """Handles control messages of the server `node`. Used by one thread."""
+
+    def __init__(self, node: str, incarnation: int, data_plane: TierServer) -> None:
+        self._node = node
+        self._incarnation = incarnation
+        self._data_plane = data_plane
+        self._opened: OpenJob | None = None
+
+    def handle(self, message: ToNode) -> FromNode | None:
+        """The answer to `message`, or None. Whatever goes wrong with the job is answered with `NodeFailed`.
+
+        A message of a term that is over is named in the log and has no effect.
+        """
+        term = getattr(message, "term", None)
+        if self._opened is not None and term is not None and term < self._opened.term:
+            _log.warning("%s of term %d refused, this server is at %d", type(message).__name__, term, self._opened.term)
+            return None
+        try:
+            return self._handle(message)
+        except GeartrainError as error:
+            return self._failed(message, error)
+        except Exception as error:  # a fault of ours must not end the server without a word
+            _log.exception("%s failed", type(message).__name__)
+            return self._failed(message, GeartrainError(f"{type(message).__name__} failed: {error!r}"))
+
+    def _handle(self, message: ToNode) -> FromNode | None:
+        if isinstance(message, OpenJob):
+            return self._open(message)
+        if isinstance(message, PlaceDense):
+            return self._place_dense(message)
+        if isinstance(message, Apply):
+            version = self._data_plane.decided(message)
+            return Applied(self._node, self._incarnation, message.term, version)
+        if isinstance(message, TakeSnapshot):
+            return self._take_snapshot(message)
+        if isinstance(message, CloseJob):
+            if self._opened is not None and self._opened.job == message.job:
+                self._data_plane.close()
+                self._opened = None
+            return JobClosed(self._node, message.job)
+        _log.warning("%s is no message for an embedding server", type(message).__name__)
+        return None
+
+    def _open(self, message: OpenJob) -> FromNode:
+        answer = JobOpened(self._node, message.term, message.job, dense=[])
+        opened = self._opened
+        if opened is not None and (opened.term, opened.job) == (message.term, message.job):
+            return answer  # sent again
+        server = self._number(message)
+        depth = message.config.get("sync", {}).get("pipeline_depth", 0)
+        job = JobState(message.term, message.tables, message.version, depth)
+        if message.restore:
+            checkpoint = Checkpoint(Path(message.restore))
+            checkpoint.expect_tables([table.name for table in job.tables])
+            for table in job.tables:
+                checkpoint.load_table(table, message.route, server, message.restore_states)
+        self._opened = message
+        self._data_plane.open(job, message.route.route_epoch)
+        return answer
+
+    def _place_dense(self, message: PlaceDense) -> FromNode:
+        opened, job = self._job()
+        answer = DensePlaced(self._node, message.term, message.job)
+        server = self._number(opened)
+        start, stop = message.bounds[server], message.bounds[server + 1]
+        if job.dense is not None and (job.dense.start, job.dense.stop) == (start, stop):
+            return answer  # sent again
+        block = DenseBlock(message.segments, start, stop, Optimizer.from_config(message.optimizer))
+        if opened.restore and not message.put_by:
+            Checkpoint(Path(opened.restore)).load_dense(block, message.bounds[-1], opened.restore_states)
+        with job.lock.writing():
+            job.dense = block
+        return answer
+
+    def _take_snapshot(self, message: TakeSnapshot) -> FromNode:
+        _, job = self._job()
+        if job.version != message.version:
+            raise VersionError(
+                f"a snapshot of version {message.version} was asked for, this server has {job.version}",
+                got=message.version,
+                current=job.version,
+            )
+        directory = Path(message.directory)
+        files: dict[str, dict[str, Any]] = {}
+        with job.lock.reading():
+            for table in job.tables:
+                files |= write_table(directory, table, self._node)
+            if job.dense is not None:
+                files |= write_dense(directory, job.dense, self._node)
+        flush_directory(directory)
+        return SnapshotTaken(self._node, message.term, message.snapshot, files)
+
+    def _job(self) -> tuple[OpenJob, JobState]:
+        job = self._data_plane.job
+        if self._opened is None or job is None:
+            raise ConflictError("this server has no job open")
+        return self._opened, job
+
+    def _number(self, message: OpenJob) -> int:
+        if self._node not in message.route.servers:
+            raise ConflictError(
+                f"server {self._node} is not in the route", got=self._node, expected=message.route.servers
+            )
+        return message.route.servers.index(self._node)
+
+    def _failed(self, message: ToNode, error: GeartrainError) -> NodeFailed:
+        job = getattr(message, "job", "") or (self._opened.job if self._opened is not None else "")
+        return NodeFailed(self._node, getattr(message, "term", 0), job, error.to_dict())

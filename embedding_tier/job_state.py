@@ -1,0 +1,163 @@
+"""What a server holds of the running job: tables, staged gradients, its dense block, the version.
+
+Pulls run side by side; a window is applied alone. Decisions are applied strictly in order and once each.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate, pairwise
+
+import numpy as np
+
+from embedding_tier.dense_blocks import DenseBlock, DenseGradient
+from embedding_tier.rw_lock import ReadWriteLock
+from embedding_tier.staging import StagedPart, StagingArea
+from embedding_tier.table import RowGradients, Table
+from geartrain.errors import ConflictError, WireError
+from geartrain.types import Floats, Keys
+from geartrain.wire.framing import StagedArrays
+from geartrain.wire.messages import Apply, Contribution, Stage, TableSpec, TableStats
+
+SPLIT_ROWS = 20_000
+"""Rows that are worth a second thread: to wake one costs as much as thousands of rows."""
+
+
+class JobState:
+    """State of one job on one server. All methods may be called from any thread, `decide` from one only."""
+
+    def __init__(self, term: int, tables: Sequence[TableSpec], version: int, pipeline_depth: int) -> None:
+        """Raises `ConfigError` for table settings that are not known, `WireError` for tables of unlike dim."""
+        self.term = term
+        self.tables = [Table(spec) for spec in tables]
+        self.version = version
+        dims = sorted({spec.dim for spec in tables})
+        if len(dims) > 1:
+            raise WireError(f"tables of dims {dims} in one job", expected="one dim", got=dims)
+        self.row_dim = dims[0] if dims else 0
+        self.dense: DenseBlock | None = None
+        self.lock = ReadWriteLock()
+        # Depth + 1 undecided steps of a worker's group, and as many of the group that it was in before.
+        self._staging = StagingArea(2 * (pipeline_depth + 1))
+        self._staging_lock = threading.Lock()
+        self._early: dict[int, Apply] = {}
+        self._second_thread = ThreadPoolExecutor(1, thread_name_prefix="tier-apply")
+
+    def close(self) -> None:
+        """End the thread; what is under way is finished."""
+        self._second_thread.shutdown()
+
+    def pull_rows(self, keys: Keys, counts: Sequence[int]) -> tuple[Floats, int]:
+        """Rows float32[sum(counts), D] of `counts[t]` keys of each table, table-major, and their version."""
+        rows = np.empty((len(keys), self.row_dim), dtype=np.float32)
+        with self.lock.reading():
+            for table, (start, stop) in zip(self.tables, _ranges(counts), strict=True):
+                if start < stop:
+                    table.pull(keys[start:stop], rows[start:stop])
+            return rows, self.version
+
+    def pull_dense(self) -> tuple[Floats, int, int]:
+        """A copy of the dense block, where it starts, and its version. Raises `ConflictError` before there is one."""
+        with self.lock.reading():
+            block = self._block()
+            return block.values(), block.start, self.version
+
+    def put_dense(self, start: int, values: Floats) -> None:
+        """Set the initial values of the dense block. Raises `ConflictError`, `WireError`."""
+        with self.lock.writing():
+            self._block().put(start, values)
+
+    def wants(self, message: Stage) -> bool:
+        """Whether this part is new here. Raises `StaleMessageError`, `BusyError`."""
+        with self._staging_lock:
+            return self._staging.wants(message.group, message.step, message.origin.worker)
+
+    def stage(self, message: Stage, arrays: StagedArrays) -> None:
+        """Keep what a worker pushed; the same part again changes nothing. Raises as `wants`."""
+        part = StagedPart(tuple(message.counts), arrays, message.dense_start)
+        with self._staging_lock:
+            is_new = self._staging.put(message.group, message.step, message.origin.worker, part)
+        for table, count in zip(self.tables, message.counts, strict=True):
+            if is_new and count:
+                table.counters.pushed(count)
+
+    def decide(self, decision: Apply) -> int:
+        """Apply this decision, and those that came before their turn; the version then.
+
+        A decision that was applied already changes nothing, one that comes early waits. Raises `VersionError`, and
+        changes nothing, when something that it names is not staged here.
+        """
+        if decision.version > self.version:
+            self._early[decision.version] = decision
+        while (following := self._early.pop(self.version + 1, None)) is not None:
+            self._apply(following)
+        return self.version
+
+    def stats(self) -> tuple[dict[str, TableStats], int]:
+        """Counters by table, and the bytes that are staged."""
+        with self.lock.reading():
+            tables = {table.name: table.stats() for table in self.tables}
+        return tables, self._staging.num_bytes
+
+    def _block(self) -> DenseBlock:
+        if self.dense is None:
+            raise ConflictError("the dense vector was not placed on this server yet")
+        return self.dense
+
+    def _apply(self, decision: Apply) -> None:
+        with self._staging_lock:
+            staged = [(one, self._staging.parts(one.group, one.step, one.workers)) for one in decision.contributions]
+        block = self.dense
+        gradient = block.summed([_dense_gradient(*one) for one in staged]) if block is not None else None
+        by_table = _row_gradients(staged, len(self.tables))
+        with self.lock.writing():
+            if decision.divisor > 0:
+                self._update_rows(by_table, decision)
+                if block is not None and gradient is not None:
+                    block.apply(gradient, decision)
+            self.version = decision.version
+        with self._staging_lock:
+            for one in decision.contributions:
+                self._staging.decided(one.group, one.step)
+            self._staging.keep_only(decision.live_groups)
+
+    def _update_rows(self, by_table: list[list[RowGradients]], decision: Apply) -> None:
+        sizes = [sum(len(part.keys) for part in parts) for parts in by_table]
+        work = sorted(zip(sizes, self.tables, by_table, strict=True), key=lambda one: -one[0])
+        # Largest first and alternately, so that two threads end at about the same time; tables do not touch each other.
+        halves = [work[0::2], work[1::2]] if sum(sizes) >= 2 * SPLIT_ROWS else [work]
+        others = [self._second_thread.submit(_apply_all, half, decision) for half in halves[1:]]
+        try:
+            _apply_all(halves[0], decision)
+        finally:
+            for other in others:
+                other.result()
+
+
+def _apply_all(work: Sequence[tuple[int, Table, list[RowGradients]]], decision: Apply) -> None:
+    for _, table, parts in work:
+        table.apply(parts, decision)
+
+
+def _dense_gradient(contribution: Contribution, parts: Sequence[StagedPart]) -> DenseGradient:
+    return DenseGradient([(part.dense_start, part.arrays.dense) for part in parts], contribution.weight)
+
+
+def _row_gradients(
+    staged: Sequence[tuple[Contribution, Sequence[StagedPart]]], num_tables: int
+) -> list[list[RowGradients]]:
+    """Per table what is merged into it, in the decision's order."""
+    by_table: list[list[RowGradients]] = [[] for _ in range(num_tables)]
+    for contribution, parts in staged:
+        for part in parts:
+            keys, grads, shows, clicks, _ = part.arrays
+            for into, (a, b) in zip(by_table, _ranges(part.counts), strict=True):
+                if a < b:
+                    into.append(RowGradients(keys[a:b], grads[a:b], shows[a:b], clicks[a:b], contribution.weight))
+    return by_table
+
+
+def _ranges(counts: Sequence[int]) -> list[tuple[int, int]]:
+    return list(pairwise(accumulate(counts, initial=0)))

@@ -1,0 +1,53 @@
+"""Pulls that ask for a version which is not there yet, kept until it is or their deadline passes. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from geartrain.errors import BusyError
+
+Kept = TypeVar("Kept")
+
+MAX_PARKED = 4096
+
+Place = tuple[str, int, int]
+"""Worker, incarnation and sequence: the same pull sent again takes the place of the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Parked(Generic[Kept]):
+    version: int
+    deadline_s: float
+    kept: Kept
+
+
+class ParkingLot(Generic[Kept]):
+    """Parked requests by who asked. The caller holds a lock."""
+
+    def __init__(self) -> None:
+        self._parked: dict[Place, _Parked[Kept]] = {}
+
+    def __len__(self) -> int:
+        return len(self._parked)
+
+    def park(self, place: Place, version: int, deadline_s: float, kept: Kept) -> None:
+        """Keep `kept` until `version` is there. Raises `BusyError` when far too many are parked."""
+        if len(self._parked) >= MAX_PARKED and place not in self._parked:
+            raise BusyError(f"{len(self._parked)} pulls wait for a version", num_parked=len(self._parked))
+        self._parked[place] = _Parked(version, deadline_s, kept)
+
+    def release(self, version: int) -> list[Kept]:
+        """Those that waited for `version` or an older one."""
+        return self._take([place for place, parked in self._parked.items() if parked.version <= version])
+
+    def expired(self, now_s: float) -> list[Kept]:
+        """Those whose deadline has passed."""
+        return self._take([place for place, parked in self._parked.items() if parked.deadline_s <= now_s])
+
+    def clear(self) -> list[Kept]:
+        """All."""
+        return self._take(list(self._parked))
+
+    def _take(self, places: list[Place]) -> list[Kept]:
+        return [self._parked.pop(place).kept for place in places]

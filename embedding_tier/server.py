@@ -1,0 +1,183 @@
+"""The data plane of an embedding server: requests of workers, answered from the state of the job.
+
+Each request is checked in this order: token, term, route epoch, the worker's incarnation, the job, and only then its
+buffers. Nothing here writes to a table; that is done by decisions, through `decided`.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import threading
+from collections.abc import Sequence
+
+from embedding_tier.job_state import JobState
+from embedding_tier.parking import ParkingLot
+from geartrain.errors import AuthError, ConflictError, DeadlineError, GeartrainError, StaleMessageError
+from geartrain.wire.framing import (
+    UNREADABLE,
+    Frame,
+    decode_request_header,
+    encode,
+    need_frames,
+    pull_keys,
+    put_values,
+    staged_arrays,
+)
+from geartrain.wire.messages import (
+    Apply,
+    Dense,
+    Done,
+    Failed,
+    Origin,
+    PullDense,
+    PullRows,
+    PutDense,
+    Rows,
+    ServerStats,
+    Stage,
+    ToServer,
+)
+from geartrain.wire.transport import Buffers, Request
+
+_log = logging.getLogger(__name__)
+
+
+class TierServer:
+    """Answers requests (`RequestHandler`) for the job that is open. Any thread may call anything here."""
+
+    def __init__(self, token: str, incarnation: int) -> None:
+        self._token = token.encode()
+        self._incarnation = incarnation
+        self._job: JobState | None = None
+        self._route_epoch = 0
+        self._parked: ParkingLot[Request] = ParkingLot()
+        self._incarnations: dict[str, list[int]] = {}  # of each worker within this job; the last one is alive
+        self._lock = threading.Lock()  # of the three above, and of what "the version is there" means for parking
+
+    @property
+    def job(self) -> JobState | None:
+        return self._job
+
+    def open(self, job: JobState, route_epoch: int) -> None:
+        """Serve `job` from now on; pulls that waited for another one fail."""
+        self._swap(job, route_epoch)
+
+    def close(self) -> None:
+        """Serve no job; pulls that wait fail."""
+        self._swap(None, 0)
+
+    def decided(self, decision: Apply) -> int:
+        """Apply a decision and let pulls that waited for it go on; the version then. Raises as `JobState.decide`."""
+        job = self._open_job()
+        version = job.decide(decision)
+        with self._lock:
+            released = self._parked.release(version)
+        for request in released:
+            request.requeue()
+        return version
+
+    def stats(self, queue_length: int) -> ServerStats | None:
+        """Counters of the open job; `queue_length` requests wait for a thread."""
+        job = self._job
+        if job is None:
+            return None
+        tables, staged_bytes = job.stats()
+        return ServerStats(tables, staged_bytes, queue_length + len(self._parked), job.version)
+
+    def handle(self, request: Request, now_s: float) -> None:
+        """Answer `request`, or park it."""
+        sequence = UNREADABLE
+        try:
+            message = decode_request_header(request.frames)
+            sequence = message.origin.sequence
+            job = self._admit(message.origin)
+            if isinstance(message, PullRows | PullDense) and self._park(message, job, request, now_s):
+                return
+            answer = self._answer(message, job, request.frames)
+        except GeartrainError as error:
+            answer = [encode(Failed(sequence, error.to_dict()))]
+        except Exception as error:  # the asker must hear of it, and this thread must go on
+            _log.exception("a request failed")
+            answer = [encode(Failed(sequence, GeartrainError(repr(error)).to_dict()))]
+        request.reply(answer)
+
+    def expire(self, now_s: float) -> None:
+        """Have pulls that waited past their deadline handled again: they are answered with an error."""
+        if not len(self._parked):
+            return
+        with self._lock:
+            expired = self._parked.expired(now_s)
+        for request in expired:
+            request.requeue()
+
+    def _swap(self, job: JobState | None, route_epoch: int) -> None:
+        with self._lock:
+            before, self._job, self._route_epoch = self._job, job, route_epoch
+            self._incarnations.clear()
+            waiting = self._parked.clear()
+        for request in waiting:
+            request.requeue()
+        if before is not None:
+            before.close()
+
+    def _open_job(self) -> JobState:
+        job = self._job
+        if job is None:
+            raise ConflictError("this server has no job open")
+        return job
+
+    def _admit(self, origin: Origin) -> JobState:
+        if not hmac.compare_digest(origin.token.encode(), self._token):
+            raise AuthError("the cluster token is not the one of this server", worker=origin.worker)
+        job = self._open_job()
+        if origin.term != job.term:
+            raise _stale("term", origin.term, job.term)
+        if origin.route_epoch != self._route_epoch:
+            raise _stale("route epoch", origin.route_epoch, self._route_epoch)
+        with self._lock:
+            known = self._incarnations.setdefault(origin.worker, [])
+            if origin.incarnation not in known:
+                known.append(origin.incarnation)
+            current = known[-1]
+        if origin.incarnation != current:
+            raise _stale(f"incarnation of {origin.worker}", origin.incarnation, current)
+        return job
+
+    def _park(self, message: PullRows | PullDense, job: JobState, request: Request, now_s: float) -> bool:
+        origin = message.origin
+        with self._lock:
+            if job.version >= message.version:
+                return False
+            deadline_s = request.arrived_s + origin.deadline_s
+            if now_s < deadline_s:
+                place = (origin.worker, origin.incarnation, origin.sequence)
+                self._parked.park(place, message.version, deadline_s, request)
+                return True
+        raise DeadlineError(
+            f"version {message.version} did not come within {origin.deadline_s:g} s, this server has {job.version}",
+            role="server",
+            deadline_s=origin.deadline_s,
+            wanted=message.version,
+            current=job.version,
+        )
+
+    def _answer(self, message: ToServer, job: JobState, frames: Sequence[Frame]) -> Buffers:
+        sequence = message.origin.sequence
+        if isinstance(message, PullRows):
+            keys = pull_keys(message, frames, len(job.tables))
+            rows, version = job.pull_rows(keys, message.counts)
+            return [encode(Rows(sequence, self._incarnation, version)), rows]
+        if isinstance(message, PullDense):
+            need_frames(frames, 1)
+            values, start, version = job.pull_dense()
+            return [encode(Dense(sequence, self._incarnation, version, start, start + len(values))), values]
+        if isinstance(message, PutDense):
+            job.put_dense(message.start, put_values(message, frames))
+        elif isinstance(message, Stage) and job.wants(message):
+            job.stage(message, staged_arrays(message, frames, len(job.tables), job.row_dim))
+        return [encode(Done(sequence, self._incarnation))]
+
+
+def _stale(what: str, got: int, current: int) -> StaleMessageError:
+    return StaleMessageError(f"{what} {got}, this server is at {current}", what=what, got=got, current=current)

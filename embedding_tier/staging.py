@@ -1,0 +1,109 @@
+"""Gradients that were pushed and not yet decided. Pure: no lock, no clock, no socket.
+
+A part is kept under (group, step, worker) within one term. Staging it again changes nothing, also after its step was
+decided: a group's steps are decided in order, so a decided step is at or below the group's last one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from geartrain.errors import BusyError, StaleMessageError, VersionError
+from geartrain.wire.framing import StagedArrays
+
+
+@dataclass(frozen=True, slots=True)
+class StagedPart:
+    """What one worker staged of a step: row counts per table, the buffers, where its dense slice begins."""
+
+    counts: tuple[int, ...]
+    arrays: StagedArrays
+    dense_start: int
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(array.nbytes for array in self.arrays)
+
+
+class StagingArea:
+    """Parts of steps that are under way, bounded per worker so that one that runs wild shuts nobody else out.
+
+    Group ids grow and are never used twice. A group is dead when a decision's list of live groups knows of younger
+    ones but not of it, so a group's first gradients may come before the first decision that lists it.
+    """
+
+    def __init__(self, max_parts_per_worker: int) -> None:
+        self._max_parts = max_parts_per_worker
+        self._parts: dict[tuple[int, int, str], StagedPart] = {}
+        self._held: Counter[str] = Counter()
+        self._decided: dict[int, int] = {}
+        self._live: frozenset[int] = frozenset()
+        self._youngest = -1
+        self.num_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def wants(self, group: int, step: int, worker: str) -> bool:
+        """Whether such a part is new here. Raises `StaleMessageError` for a dead group, `BusyError` when full."""
+        if group <= self._youngest and group not in self._live:
+            raise StaleMessageError(
+                f"group {group} no longer lives", got=group, current=sorted(self._live), worker=worker, step=step
+            )
+        if step <= self._decided.get(group, -1) or (group, step, worker) in self._parts:
+            return False
+        if self._held[worker] >= self._max_parts:
+            raise BusyError(
+                f"{worker} has {self._held[worker]} steps staged, at most {self._max_parts} may be",
+                worker=worker,
+                num_staged=self._held[worker],
+                allowed=self._max_parts,
+            )
+        return True
+
+    def put(self, group: int, step: int, worker: str, part: StagedPart) -> bool:
+        """Keep a part if it is new here, and tell whether it was. Raises as `wants`."""
+        if not self.wants(group, step, worker):
+            return False
+        self._parts[group, step, worker] = part
+        self._held[worker] += 1
+        self.num_bytes += part.num_bytes
+        return True
+
+    def parts(self, group: int, step: int, workers: Iterable[str]) -> list[StagedPart]:
+        """The parts of a decided step, in the order of `workers`. Raises `VersionError` naming one that is missing."""
+        found = []
+        for worker in workers:
+            part = self._parts.get((group, step, worker))
+            if part is None:
+                raise VersionError(
+                    f"step {step} of group {group} was decided, but what {worker} computed is not staged here",
+                    group=group,
+                    step=step,
+                    worker=worker,
+                )
+            found.append(part)
+        return found
+
+    def decided(self, group: int, step: int) -> None:
+        """Forget all parts of a group up to this step."""
+        self._decided[group] = max(step, self._decided.get(group, -1))
+        self._drop(key for key in self._parts if key[0] == group and key[1] <= step)
+
+    def keep_only(self, live_groups: Iterable[int]) -> None:
+        """Groups not in the list, as old as the youngest in it or older, are dead: forget and refuse their parts."""
+        self._live = frozenset(live_groups)
+        self._youngest = max(self._live, default=self._youngest)
+        dead = {group for group, _, _ in self._parts} | set(self._decided)
+        dead = {group for group in dead if group <= self._youngest and group not in self._live}
+        self._drop(key for key in self._parts if key[0] in dead)
+        for group in dead:
+            self._decided.pop(group, None)
+
+    def _drop(self, keys: Iterable[tuple[int, int, str]]) -> None:
+        for key in list(keys):
+            part = self._parts.pop(key)
+            self.num_bytes -= part.num_bytes
+            self._held[key[2]] -= 1

@@ -1,0 +1,147 @@
+"""`geartrain submit`, `jobs`, `show`, `cancel` and `stats`: calls to the API of a running cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from geartrain.commands.options import coordinator_option, json_option, set_option
+
+if TYPE_CHECKING:
+    from api.sdk import GeartrainClient
+
+
+def client_of(coordinator: str) -> GeartrainClient:
+    """A client with the token of `$GEARTRAIN_API_TOKEN`."""
+    from api.sdk import GeartrainClient
+
+    return GeartrainClient(coordinator, os.environ.get("GEARTRAIN_API_TOKEN") or None)
+
+
+@click.command()
+@click.argument("config", type=click.Path(path_type=Path))
+@coordinator_option
+@set_option
+@click.option("--wait", is_flag=True, help="Follow the job to its end; without it the job's id is printed.")
+@json_option
+def submit(config: Path, coordinator: str, overrides: tuple[str, ...], wait: bool, as_json: bool) -> None:
+    """Submit CONFIG as a job. Its data are read where the coordinator and the workers run."""
+    from rich.console import Console
+
+    from geartrain.commands.local_job import show_result
+    from geartrain.progress import show_progress
+
+    fields = portable_config(config, overrides)
+    with client_of(coordinator) as client:
+        accepted = client.submit(fields)
+        if not wait:
+            click.echo(json.dumps(accepted) if as_json else accepted["id"])
+            return
+        with show_progress(Console()) as observe:
+            job = client.wait(accepted["id"], observe)
+    show_result(job, as_json=as_json)
+
+
+def portable_config(path: Path, overrides: tuple[str, ...]) -> dict[str, Any]:
+    """A config file's data as they are submitted: environment variables are left for the coordinator to expand, but a
+    root relative to the file's folder becomes absolute, as the coordinator does not know that folder."""
+    from geartrain.config import read_config
+
+    fields = read_config(path, overrides)
+    data = fields.get("data")
+    if isinstance(data, dict):
+        root = data.get("root", ".")
+        if isinstance(root, str) and not root.startswith("${"):
+            data["root"] = str(path.resolve().parent / root)
+    return fields
+
+
+@click.command()
+@coordinator_option
+@json_option
+def jobs(coordinator: str, as_json: bool) -> None:
+    """List all jobs, oldest first."""
+    with client_of(coordinator) as client:
+        listed = client.jobs()
+    if as_json:
+        click.echo(json.dumps(listed))
+        return
+    rows = [(job["id"], job["name"], job["state"], _progress(job), job.get("reason") or "") for job in listed]
+    print_table(("job", "name", "state", "samples", "reason"), rows)
+
+
+@click.command()
+@click.argument("job")
+@coordinator_option
+@json_option
+def show(job: str, coordinator: str, as_json: bool) -> None:
+    """Show one job: how it stands, and its report once it is done."""
+    from geartrain.commands.local_job import print_report
+
+    with client_of(coordinator) as client:
+        shown = client.job(job)
+    if as_json:
+        click.echo(json.dumps(shown))
+        return
+    facts = [(name, str(shown[name])) for name in ("id", "name", "state", "reason") if shown.get(name)]
+    print_table(("job", ""), [*facts, ("samples", _progress(shown))])
+    if shown.get("result"):
+        print_report(shown["result"])
+
+
+@click.command()
+@click.argument("job")
+@coordinator_option
+def cancel(job: str, coordinator: str) -> None:
+    """Cancel a job that waits or runs."""
+    with client_of(coordinator) as client:
+        click.echo(f"{job} {client.cancel(job)['state']}")
+
+
+@click.command()
+@coordinator_option
+@json_option
+def stats(coordinator: str, as_json: bool) -> None:
+    """Show rows, memory and traffic of the embedding tier."""
+    with client_of(coordinator) as client:
+        told = client.tier_stats()
+    if as_json:
+        click.echo(json.dumps(told))
+        return
+    names = ("num_rows", "bytes", "pull_rows_per_s", "push_rows_per_s", "pull_p50_ms", "pull_p99_ms")
+    rows = [(each["server"], each["table"], *(_figure(each.get(name)) for name in names)) for each in told["servers"]]
+    print_table(("server", "table", *(name.replace("_per_s", "/s").replace("_", " ") for name in names)), rows)
+
+
+def print_table(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False)
+    for title in titles:
+        table.add_column(title, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    Console().print(table)
+
+
+def _progress(job: Mapping[str, Any]) -> str:
+    from geartrain.progress import samples_done
+
+    done, total = samples_done(job.get("progress") or {})
+    return f"{done:,} of {total:,}" if total else ""
+
+
+def _figure(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
+
+
+COMMANDS = (submit, jobs, show, cancel, stats)

@@ -1,0 +1,85 @@
+"""Options that several commands share, and what becomes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from geartrain.errors import ConfigError
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+DEFAULT_COUNT = 2
+DEFAULT_URL = "http://127.0.0.1:8000"
+
+
+def cluster_options(function: Function) -> Function:
+    """`--server-num`, `--worker-num` and `--device` of a local cluster: `server_num`, `worker_num`, `devices`."""
+    for option in (
+        click.option("--device", "devices", metavar="SPEC", multiple=True, help="cpu or cuda:N; one for each worker."),
+        click.option("--worker-num", type=click.IntRange(1), help="Workers [default: one per --device, else 2]."),
+        click.option(
+            "--server-num", type=click.IntRange(1), default=DEFAULT_COUNT, show_default=True, help="Embedding servers."
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def json_option(function: Function) -> Function:
+    """`--json`: `as_json`."""
+    return click.option("--json", "as_json", is_flag=True, help="One JSON object as the last line of stdout.")(function)
+
+
+def set_option(function: Function) -> Function:
+    """`--set`, repeated: `overrides`."""
+    return click.option(
+        "--set", "overrides", metavar="KEY.PATH=VALUE", multiple=True, help="Set a field of the config."
+    )(function)
+
+
+def coordinator_option(function: Function) -> Function:
+    """`--coordinator`: `coordinator`, the URL of the API."""
+    return click.option(
+        "--coordinator", metavar="URL", default=DEFAULT_URL, show_default=True, help="The coordinator's API."
+    )(function)
+
+
+def resolve_devices(worker_num: int | None, devices: tuple[str, ...]) -> tuple[str, ...]:
+    """One device per worker, each checked. Raises `ConfigError` (fact field: --device)."""
+    if not devices:
+        return ("cpu",) * (worker_num or DEFAULT_COUNT)
+    if worker_num is not None and worker_num != len(devices):
+        expected = f"one for each of the {worker_num} workers"
+        message = f"--device: expected {expected}, got {len(devices)}"
+        raise ConfigError(message, field="--device", value=list(devices), expected=expected)
+    from dense_workers.device import open_device, parse_device
+
+    for device in map(parse_device, devices):
+        if device.kind != "cpu":  # looking for a card imports torch
+            open_device(device)
+    return devices
+
+
+def parse_address(text: str, option: str) -> tuple[str, int]:
+    """HOST:PORT, IPv6 hosts in brackets. Raises `ConfigError` that names the option."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+        message = f"{option}: expected HOST:PORT, got {text!r}"
+        raise ConfigError(message, field=option, value=text, expected="HOST:PORT")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def zmq_address(text: str, option: str) -> str:
+    """HOST:PORT as a `tcp://` address; addresses with a scheme stay as they are."""
+    if "://" not in text:
+        parse_address(text, option)
+        return f"tcp://{text}"
+    return text
+
+
+def absolute(path: Path | None) -> Path | None:
+    return None if path is None else path.resolve()

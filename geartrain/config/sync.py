@@ -1,0 +1,37 @@
+"""How gradients of several workers and groups become one version."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from geartrain.config.section import Expect, Section, expected
+
+Auto = Literal["auto"]
+AutoSize = Annotated[Annotated[int, Field(ge=1)] | Auto, Expect("'auto' or an integer >= 1")]
+AutoCount = Annotated[Annotated[int, Field(ge=0)] | Auto, Expect("'auto' or an integer >= 0")]
+AutoNumber = Annotated[Annotated[float, Field(ge=0)] | Auto, Expect("'auto' or a number >= 0")]
+
+
+class SyncConfig(Section):
+    """Groups and the aggregation window."""
+
+    mode: Literal["sync", "async", "hybrid"] = "hybrid"
+    """sync: a window waits for all groups. async: it waits for none. hybrid: it waits `window_ms` from the first."""
+    group_size: AutoSize = "auto"
+    """Workers per group; auto: one group of all workers."""
+    window_ms: AutoNumber = "auto"
+    """Milliseconds that a hybrid window waits after its first arrival."""
+    staleness_decay: Annotated[float, Field(gt=0, le=1), Expect("a number > 0 and <= 1")] = 0.9
+    """Weight of a contribution is staleness_decay ** (staleness beyond pipeline_depth)."""
+    max_staleness: AutoCount = "auto"
+    """Groups that are ahead wait rather than let a gradient be older than this; auto: 2 * groups + pipeline_depth."""
+    pipeline_depth: Annotated[int, Field(ge=0, le=1), Expect("0 or 1")] = 0
+    """1: rows of the next step are pulled while this one computes."""
+
+    @model_validator(mode="after")
+    def _check_bound(self) -> SyncConfig:
+        if self.max_staleness != "auto" and self.max_staleness < self.pipeline_depth:
+            raise expected(f"'auto' or an integer >= pipeline_depth ({self.pipeline_depth})", "max_staleness")
+        return self

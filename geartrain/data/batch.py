@@ -1,0 +1,38 @@
+"""What a reader hands to a training step: one batch of samples as plain NumPy arrays.
+
+Shape letters: B samples, S slots, N keys, F numeric features.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from geartrain.types import Floats, Indices, Keys
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """Samples in the order of their positions in the pass; every array is owned by the batch.
+
+    `labels` float32[B], each 0 or 1.
+    `numeric` float32[B, 2F]: F transformed values (0 where missing), then F indicators (1 where missing).
+    `keys` uint64[N], slot-major: all samples of slot 0, then all of slot 1, and so on.
+    `bag_offsets` int64[S*B + 1], slot-major: the bag of sample b in slot s is
+    `keys[bag_offsets[s*B + b] : bag_offsets[s*B + b + 1]]`; a missing sequence is an empty bag.
+    `group_ids` uint64[B]: the key of the `data.group_by` slot, or None without one.
+    """
+
+    labels: Floats
+    numeric: Floats
+    keys: Keys
+    bag_offsets: Indices
+    group_ids: Keys | None
+
+    @property
+    def num_samples(self) -> int:
+        return len(self.labels)
+
+    @property
+    def num_slots(self) -> int:
+        """S; an empty batch does not know its slots and says 0."""
+        return (len(self.bag_offsets) - 1) // len(self.labels) if len(self.labels) else 0

@@ -1,0 +1,176 @@
+"""The process behind `geartrain up`: detached, it owns the roles of a standing cluster until `geartrain down`.
+
+While it lives it holds a lock; the state file beside it says where the cluster is. A state file whose lock is free is
+left over from a supervisor that was killed (its roles died with it).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from geartrain.errors import ConflictError, DeadlineError, RoleDiedError
+from geartrain.launch.local import READY_DEADLINE_S, STOP_GRACE_S, LocalCluster
+from geartrain.launch.role_process import last_line
+from geartrain.launch.signals import stop_on_signals
+from geartrain.timeouts import DEFAULT
+
+CHECK_EVERY_S = 0.2
+UP_DEADLINE_S = 2 * READY_DEADLINE_S + STOP_GRACE_S
+DOWN_DEADLINE_S = STOP_GRACE_S + 10.0
+_LOCK_DEADLINE_S = 1.0
+_POLL_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class StandingCluster:
+    """Where a standing cluster is: the supervisor's process id and the URL of the API."""
+
+    pid: int
+    url: str
+
+
+class StandingPlace:
+    """The files of this host's standing cluster in the user's Geartrain folder."""
+
+    def __init__(self, home: Path) -> None:
+        name = f"up-{socket.gethostname()}"  # a home folder may be shared between hosts
+        self._lock = home / f"{name}.lock"
+        self._state = home / f"{name}.json"
+        self.log = home / f"{name}.log"
+        self.role_logs = home / f"{name}-logs"
+
+    @contextmanager
+    def own(self) -> Iterator[None]:
+        """Hold the lock. Raises `ConflictError` if a supervisor does."""
+        with self._lock.open("w") as lock:
+            deadline_s = time.monotonic() + _LOCK_DEADLINE_S
+            # Who only looks (`is_owned`) holds the lock for a moment, too.
+            while not _try_lock(lock.fileno(), fcntl.LOCK_EX):
+                if time.monotonic() > deadline_s:
+                    raise ConflictError("a cluster is up already")
+                time.sleep(_POLL_S)
+            self._state.unlink(missing_ok=True)
+            try:
+                yield
+            finally:
+                self._state.unlink(missing_ok=True)
+
+    def write(self, cluster: StandingCluster) -> None:
+        """Say where the cluster is; only for the owner of the lock."""
+        fresh = self._state.with_suffix(".fresh")
+        fresh.write_text(json.dumps(asdict(cluster)))
+        fresh.replace(self._state)
+
+    def is_owned(self) -> bool:
+        """Whether a supervisor lives."""
+        try:
+            with self._lock.open() as lock:
+                return not _try_lock(lock.fileno(), fcntl.LOCK_SH)
+        except FileNotFoundError:
+            return False
+
+    def read(self) -> StandingCluster | None:
+        """The cluster that is up; None if there is none, or it is still starting."""
+        if not self.is_owned():
+            return None
+        try:
+            return StandingCluster(**json.loads(self._state.read_text()))
+        except FileNotFoundError:
+            return None
+
+
+def bring_up(place: StandingPlace, command: Sequence[str]) -> StandingCluster:
+    """Start `command`, which is to call `supervise`, detached from this terminal, and wait until its cluster is up.
+
+    Raises `RoleDiedError` with its last words if it gives up.
+    """
+    with place.log.open("wb") as log:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    try:
+        return _await_up(place, process)
+    except BaseException:
+        process.terminate()
+        process.wait()
+        raise
+
+
+def bring_down(place: StandingPlace) -> bool:
+    """Stop the standing cluster and wait until nothing of it runs; False if there was none.
+
+    A supervisor that does not stop in time is killed, and its roles with it.
+    """
+    deadline_s = time.monotonic() + DOWN_DEADLINE_S
+    asked: StandingCluster | None = None
+    while place.is_owned():
+        if asked is None:
+            asked = place.read()
+            if asked is not None:
+                os.kill(asked.pid, signal.SIGTERM)
+        if time.monotonic() > deadline_s:
+            if asked is None:
+                raise DeadlineError("the cluster is still starting", role="supervisor", deadline_s=DOWN_DEADLINE_S)
+            os.kill(asked.pid, signal.SIGKILL)
+        time.sleep(_POLL_S)
+    return asked is not None
+
+
+def supervise(place: StandingPlace, cluster: LocalCluster, announce: Callable[[StandingCluster], None]) -> None:
+    """Run a cluster until a signal asks to stop, and `announce` when all its nodes are there.
+
+    Raises what ends it otherwise: `RoleDiedError`, `DeadlineError`, or `ConflictError` if another one is up.
+    """
+    with stop_on_signals(), place.own(), cluster:
+        _await_nodes(cluster)
+        standing = StandingCluster(os.getpid(), cluster.url)
+        place.write(standing)
+        announce(standing)
+        while True:
+            cluster.check()
+            time.sleep(CHECK_EVERY_S)
+
+
+def _await_nodes(cluster: LocalCluster) -> None:
+    deadline_s = time.monotonic() + READY_DEADLINE_S
+    with cluster.client(DEFAULT.silence_s) as client:
+        while True:
+            cluster.check()
+            ready, reason = client.ready()
+            if ready:
+                return
+            if time.monotonic() > deadline_s:
+                message = f"the cluster was not ready after {READY_DEADLINE_S:.0f} s: {reason}"
+                raise DeadlineError(message, role="coordinator", deadline_s=READY_DEADLINE_S)
+            time.sleep(CHECK_EVERY_S)
+
+
+def _await_up(place: StandingPlace, process: subprocess.Popen[bytes]) -> StandingCluster:
+    deadline_s = time.monotonic() + UP_DEADLINE_S
+    while time.monotonic() < deadline_s:
+        cluster = place.read()
+        if cluster is not None and cluster.pid == process.pid:
+            return cluster
+        if process.poll() is not None:
+            message = last_line(place.log) or f"the supervisor exited with status {process.returncode}"
+            raise RoleDiedError(message, role="supervisor", log=str(place.log))
+        time.sleep(_POLL_S)
+    raise DeadlineError("the cluster was not up in time", role="supervisor", deadline_s=UP_DEADLINE_S)
+
+
+def _try_lock(descriptor: int, kind: int) -> bool:
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

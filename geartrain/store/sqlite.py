@@ -1,0 +1,87 @@
+"""The store of a single machine: one SQLite file in WAL mode, no service to run."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+from geartrain.errors import StaleMessageError
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS term (one INTEGER PRIMARY KEY CHECK (one = 1), term INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS journal (number INTEGER PRIMARY KEY, job TEXT NOT NULL, entry BLOB NOT NULL);
+CREATE INDEX IF NOT EXISTS journal_job ON journal (job, number);
+CREATE TABLE IF NOT EXISTS named (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
+INSERT OR IGNORE INTO term VALUES (1, 0);
+"""
+
+
+class SqliteStore:
+    """`StateStore` in a file. Safe to call from several threads and to open from several processes.
+
+    Writes survive the death of the process at once (the journal is written before a decision is sent); after a loss of
+    power the last moments may be missing, but never a part of a call (WAL with synchronous=NORMAL).
+    """
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=10.0)
+        self._lock = threading.Lock()
+        self._connection.execute("PRAGMA journal_mode=WAL")
+        self._connection.execute("PRAGMA synchronous=NORMAL")
+        self._connection.executescript(_SCHEMA)
+
+    def raise_term(self) -> int:
+        with self._lock, closing(self._connection.cursor()) as cursor:
+            row = cursor.execute("UPDATE term SET term = term + 1 RETURNING term").fetchone()
+            return int(row[0])
+
+    def append(self, term: int, job: str, entries: Sequence[bytes]) -> None:
+        self._write(term, "INSERT INTO journal (job, entry) VALUES (?, ?)", [(job, entry) for entry in entries])
+
+    def put(self, term: int, key: str, value: bytes) -> None:
+        self._write(term, "INSERT OR REPLACE INTO named VALUES (?, ?)", [(key, value)])
+
+    def entries(self, job: str) -> Iterator[bytes]:
+        last = 0
+        while True:
+            with self._lock:
+                rows = self._connection.execute(
+                    "SELECT number, entry FROM journal WHERE job = ? AND number > ? ORDER BY number LIMIT 1000",
+                    (job, last),
+                ).fetchall()
+            if not rows:
+                return
+            yield from (entry for _, entry in rows)
+            last = rows[-1][0]
+
+    def items(self, prefix: str) -> list[tuple[str, bytes]]:
+        with self._lock:
+            return self._connection.execute(
+                "SELECT key, value FROM named WHERE substr(key, 1, ?) = ? ORDER BY key", (len(prefix), prefix)
+            ).fetchall()
+
+    def close(self) -> None:
+        with self._lock:
+            self._connection.close()
+
+    def _write(self, term: int, statement: str, rows: Sequence[tuple[str, bytes]]) -> None:
+        """Run `statement` for each row in one transaction that holds only while `term` is the highest one."""
+        with self._lock, closing(self._connection.cursor()) as cursor:
+            cursor.execute("BEGIN IMMEDIATE")
+            try:
+                (current,) = cursor.execute("SELECT term FROM term").fetchone()
+                if current != term:
+                    raise StaleMessageError(
+                        f"term {term} may not write any more: a coordinator of term {current} has taken over",
+                        got=term,
+                        current=current,
+                    )
+                cursor.executemany(statement, rows)
+            except BaseException:
+                cursor.execute("ROLLBACK")
+                raise
+            cursor.execute("COMMIT")

@@ -1,0 +1,31 @@
+"""All time-outs that depend on each other, derived from one: the lease of a node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TimeOuts:
+    """Each must be well above the one before, or a fault is blamed on the wrong one."""
+
+    lease_s: float = 5.0
+    """A node that the coordinator has not heard for this long is dead."""
+
+    @property
+    def heartbeat_s(self) -> float:
+        """Between two heartbeats of a node: ten fit into a lease."""
+        return self.lease_s / 10
+
+    @property
+    def group_s(self) -> float:
+        """A collective of a sync group: a frozen member's lease is over before."""
+        return 2 * self.lease_s
+
+    @property
+    def silence_s(self) -> float:
+        """A launcher takes a coordinator for dead that answers nothing for this long: nodes have told before."""
+        return 3 * self.lease_s
+
+
+DEFAULT = TimeOuts()

@@ -1,0 +1,137 @@
+// Deduplication, the lookup plan of a batch, and the range checks that go with them.
+#include <algorithm>
+#include <stdexcept>
+#include <vector>
+
+#include "arrays.h"
+#include "distinct_keys.h"
+#include "hashing.h"
+
+namespace geartrain {
+
+constexpr size_t kAhead = 16;
+constexpr size_t kMostKeys = size_t{1} << 31;  // positions are kept in 32 bits
+
+// Calls found(i, number, hash) for i in [begin, end) with the number of keys[i].
+template <typename Found>
+static void number_keys(DistinctKeys& distinct, const uint64_t* keys, size_t begin, size_t end, Found found) {
+    uint64_t hashes[kAhead];
+    for (size_t i = begin; i < std::min(end, begin + kAhead); i++) hashes[i % kAhead] = mix64(keys[i]);
+    for (size_t i = begin; i < end; i++) {
+        const uint64_t hash = hashes[i % kAhead];
+        if (i + kAhead < end) {
+            const uint64_t next = mix64(keys[i + kAhead]);
+            hashes[i % kAhead] = next;
+            distinct.prefetch(next);
+        }
+        found(i, distinct.add(keys[i], hash), hash);
+    }
+}
+
+static void require_32_bits(size_t num_keys) {
+    if (num_keys > kMostKeys) throw std::length_error("more than 2**31 keys in one call");
+}
+
+static size_t deduplicate(Vector<const uint64_t> keys, Vector<uint64_t> unique, Vector<int64_t> inverse) {
+    require_32_bits(keys.shape(0));
+    DistinctKeys& distinct = thread_distinct_keys();
+    distinct.reset(keys.shape(0), unique.data());
+    int64_t* to = inverse.data();
+    number_keys(distinct, keys.data(), 0, keys.shape(0), [&](size_t i, uint32_t number, uint64_t) { to[i] = number; });
+    return distinct.size();
+}
+
+// What a plan needs between its two sweeps, kept from call to call.
+struct PlanScratch {
+    std::vector<uint64_t> unique;
+    std::vector<uint32_t> cell;  // server * num_tables + table of each unique key
+    std::vector<uint32_t> position;
+};
+
+static size_t plan_lookup(Vector<const uint64_t> keys, Vector<const int64_t> slot_starts,
+                          Vector<const int64_t> slot_tables, Vector<const int64_t> shard_owner,
+                          Vector<uint64_t> unique_keys, Matrix<int64_t> counts, Vector<int64_t> inverse) {
+    thread_local PlanScratch scratch;
+    const size_t num_keys = keys.shape(0), num_slots = slot_tables.shape(0), num_tables = counts.shape(1);
+    require_32_bits(num_keys);
+    scratch.unique.resize(std::max(num_keys, scratch.unique.size()));
+    scratch.cell.resize(scratch.unique.size());
+    scratch.position.resize(scratch.unique.size());
+    int64_t* count = counts.data();
+    std::fill_n(count, counts.size(), 0);
+
+    // First sweep: number the keys table by table, in slot order within each.
+    DistinctKeys& distinct = thread_distinct_keys();
+    size_t num_unique = 0;
+    for (size_t table = 0; table < num_tables; table++) {
+        size_t of_table = 0;
+        for (size_t slot = 0; slot < num_slots; slot++) {
+            if (slot_tables.data()[slot] != static_cast<int64_t>(table)) continue;
+            of_table += slot_starts.data()[slot + 1] - slot_starts.data()[slot];
+        }
+        if (of_table == 0) continue;
+        const size_t base = num_unique;
+        distinct.reset(of_table, scratch.unique.data() + base);
+        for (size_t slot = 0; slot < num_slots; slot++) {
+            if (slot_tables.data()[slot] != static_cast<int64_t>(table)) continue;
+            number_keys(distinct, keys.data(), slot_starts.data()[slot], slot_starts.data()[slot + 1],
+                        [&](size_t i, uint32_t number, uint64_t hash) {
+                            inverse.data()[i] = static_cast<int64_t>(base + number);
+                            if (base + number < num_unique) return;
+                            const size_t owner = shard_owner.data()[hash >> kShardShift];
+                            const size_t cell = owner * num_tables + table;
+                            scratch.cell[num_unique++] = static_cast<uint32_t>(cell);
+                            count[cell]++;
+                        });
+        }
+    }
+
+    // Second sweep: sort the unique keys by (server, table), stably, and send the inverse after them.
+    std::vector<size_t> next(counts.size());
+    for (size_t cell = 1; cell < counts.size(); cell++) next[cell] = next[cell - 1] + count[cell - 1];
+    for (size_t i = 0; i < num_unique; i++) {
+        const size_t position = next[scratch.cell[i]]++;
+        scratch.position[i] = static_cast<uint32_t>(position);
+        unique_keys.data()[position] = scratch.unique[i];
+    }
+    for (size_t i = 0; i < num_keys; i++) inverse.data()[i] = scratch.position[inverse.data()[i]];
+    return num_unique;
+}
+
+// The first place where offsets fall, or do not end at `stop`; -1 when there is none.
+static int64_t first_fall(Vector<const int64_t> offsets, int64_t stop) {
+    const int64_t* offset = offsets.data();
+    const int64_t last = static_cast<int64_t>(offsets.shape(0)) - 1;
+    bool falls = false;
+    for (int64_t i = 0; i < last; i++) falls |= offset[i + 1] < offset[i];
+    if (falls) {
+        for (int64_t i = 0; i < last; i++) {
+            if (offset[i + 1] < offset[i]) return i + 1;
+        }
+    }
+    return offset[last] == stop ? -1 : last;
+}
+
+// The first place of a value outside [0, stop); -1 when there is none.
+static int64_t first_outside(Vector<const int64_t> values, uint64_t stop) {
+    const int64_t* value = values.data();
+    const size_t size = values.shape(0);
+    bool outside = false;
+    for (size_t i = 0; i < size; i++) outside |= static_cast<uint64_t>(value[i]) >= stop;
+    for (size_t i = 0; outside && i < size; i++) {
+        if (static_cast<uint64_t>(value[i]) >= stop) return static_cast<int64_t>(i);
+    }
+    return -1;
+}
+
+void bind_lookup(nb::module_& module) {
+    module.def("deduplicate", &deduplicate, array_argument("keys"), array_argument("unique"),
+               array_argument("inverse"), WithoutGil());
+    module.def("plan_lookup", &plan_lookup, array_argument("keys"), array_argument("slot_starts"),
+               array_argument("slot_tables"), array_argument("shard_owner"), array_argument("unique_keys"),
+               array_argument("counts"), array_argument("inverse"), WithoutGil());
+    module.def("first_fall", &first_fall, array_argument("offsets"), nb::arg("stop"), WithoutGil());
+    module.def("first_outside", &first_outside, array_argument("values"), nb::arg("stop"), WithoutGil());
+}
+
+}  // namespace geartrain

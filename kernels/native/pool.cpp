@@ -1,0 +1,92 @@
+// Pooling of rows into bags, its gradient, and the counts of shows and clicks; defined in reference/pool.py.
+//
+// Bags are slot-major: bag s * B + b. Every sum runs over keys in that order, whatever the order of the loops.
+#include <algorithm>
+#include <vector>
+
+#include "arrays.h"
+#include "floats.h"
+
+namespace geartrain {
+
+// Samples of one tile: its part of the pooled output stays in the first-level cache while all slots are written.
+constexpr size_t kTile = 16;
+constexpr size_t kAhead = 8;
+
+static void pool_forward(Matrix<const float> rows, Vector<const int64_t> inverse, Vector<const int64_t> bag_offsets,
+                         Vector<const uint8_t> mean_slots, Cube<float> out) {
+    const size_t num_samples = out.shape(0), num_slots = out.shape(1), dim = out.shape(2);
+    const int64_t* offsets = bag_offsets.data();
+    for (size_t tile = 0; tile < num_samples; tile += kTile) {
+        const size_t stop = std::min(num_samples, tile + kTile);
+        for (size_t slot = 0; slot < num_slots; slot++) {
+            if (slot + 1 < num_slots) {
+                const int64_t* next = offsets + (slot + 1) * num_samples;
+                for (int64_t i = next[tile]; i < std::min(next[stop], next[tile] + 2 * static_cast<int64_t>(kTile)); i++) {
+                    prefetch_bytes<0>(rows.data() + inverse.data()[i] * dim, dim * sizeof(float));
+                }
+            }
+            for (size_t sample = tile; sample < stop; sample++) {
+                const size_t bag = slot * num_samples + sample;
+                const int64_t begin = offsets[bag], end = offsets[bag + 1];
+                float* to = out.data() + (sample * num_slots + slot) * dim;
+                for (size_t d = 0; d < dim; d++) to[d] = 0.0f;
+                for (int64_t i = begin; i < end; i++) add_floats(to, rows.data() + inverse.data()[i] * dim, dim);
+                if (mean_slots.data()[slot] != 0 && end - begin > 1) {
+                    divide_floats(to, to, static_cast<float>(end - begin), dim);
+                }
+            }
+        }
+    }
+}
+
+static void pool_backward(Cube<const float> grad, Vector<const int64_t> inverse, Vector<const int64_t> bag_offsets,
+                          Vector<const uint8_t> mean_slots, Matrix<float> out) {
+    const size_t num_samples = grad.shape(0), num_slots = grad.shape(1), dim = grad.shape(2);
+    const int64_t* offsets = bag_offsets.data();
+    std::fill_n(out.data(), out.size(), 0.0f);
+    std::vector<float> mean(dim);
+    for (size_t slot = 0; slot < num_slots; slot++) {
+        for (size_t sample = 0; sample < num_samples; sample++) {
+            const float* from = grad.data() + (sample * num_slots + slot) * dim;
+            if (sample + kAhead < num_samples) {
+                prefetch_bytes<0>(from + kAhead * num_slots * dim, dim * sizeof(float));
+            }
+            const size_t bag = slot * num_samples + sample;
+            const int64_t begin = offsets[bag], end = offsets[bag + 1];
+            if (mean_slots.data()[slot] != 0 && end - begin > 1) {
+                divide_floats(mean.data(), from, static_cast<float>(end - begin), dim);
+                from = mean.data();
+            }
+            for (int64_t i = begin; i < end; i++) add_floats(out.data() + inverse.data()[i] * dim, from, dim);
+        }
+    }
+}
+
+static void count_shows(Vector<const int64_t> inverse, Vector<const int64_t> bag_offsets, Vector<const float> labels,
+                        Vector<float> shows, Vector<float> clicks) {
+    const size_t num_samples = labels.shape(0), num_bags = bag_offsets.shape(0) - 1;
+    const int64_t* offsets = bag_offsets.data();
+    std::fill_n(shows.data(), shows.size(), 0.0f);
+    std::fill_n(clicks.data(), clicks.size(), 0.0f);
+    for (size_t first = 0; first < num_bags; first += num_samples) {
+        for (size_t sample = 0; sample < num_samples; sample++) {
+            const float label = labels.data()[sample];
+            for (int64_t i = offsets[first + sample]; i < offsets[first + sample + 1]; i++) {
+                shows.data()[inverse.data()[i]] += 1.0f;
+                clicks.data()[inverse.data()[i]] += label;
+            }
+        }
+    }
+}
+
+void bind_pool(nb::module_& module) {
+    module.def("pool_forward", &pool_forward, array_argument("rows"), array_argument("inverse"),
+               array_argument("bag_offsets"), array_argument("mean_slots"), array_argument("out"), WithoutGil());
+    module.def("pool_backward", &pool_backward, array_argument("grad"), array_argument("inverse"),
+               array_argument("bag_offsets"), array_argument("mean_slots"), array_argument("out"), WithoutGil());
+    module.def("count_shows", &count_shows, array_argument("inverse"), array_argument("bag_offsets"),
+               array_argument("labels"), array_argument("shows"), array_argument("clicks"), WithoutGil());
+}
+
+}  // namespace geartrain

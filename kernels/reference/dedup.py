@@ -1,0 +1,15 @@
+"""NumPy definition of deduplication in order of first occurrence."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from geartrain.types import Indices, Keys
+
+
+def deduplicate(keys: Keys) -> tuple[Keys, Indices]:
+    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    order = np.argsort(first, kind="stable")
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    return keys[first[order]], rank[inverse.reshape(-1)]

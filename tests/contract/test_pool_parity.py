@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from contract_samples import Bags, assert_same, bags, dims, floats, many
+from hypothesis import given
+from hypothesis import strategies as st
+
+from geartrain.errors import KernelError
+from geartrain.types import Floats, Indices
+from kernels.pool import count_shows, pool_backward, pool_forward
+from kernels.reference import pool as reference
+
+
+def pooled_by_hand(rows: Floats, sample: Bags) -> Floats:
+    """float64, one bag at a time."""
+    out = np.zeros((sample.num_samples, len(sample.mean_slots), rows.shape[1]))
+    for bag in range(sample.num_samples * len(sample.mean_slots)):
+        places = sample.inverse[sample.bag_offsets[bag] : sample.bag_offsets[bag + 1]]
+        slot, number = divmod(bag, sample.num_samples)
+        total = rows[places].astype(np.float64).sum(axis=0)
+        out[number, slot] = total / max(len(places), 1) if sample.mean_slots[slot] else total
+    return out.astype(np.float32)
+
+
+@many
+@given(bags(), dims, st.integers(0, 999))
+def test_pooling_matches_the_reference(sample: Bags, dim: int, seed: int) -> None:
+    rows = floats(seed, sample.num_unique, dim)
+    arguments = (rows, sample.inverse, sample.bag_offsets, sample.mean_slots, sample.num_samples)
+    pooled = pool_forward(*arguments)
+    assert_same(pooled, reference.pool_forward(*arguments))
+    np.testing.assert_allclose(pooled, pooled_by_hand(rows, sample), rtol=1e-4, atol=1e-4)
+
+
+@many
+@given(bags(), dims, st.integers(0, 999))
+def test_gradient_matches_the_reference(sample: Bags, dim: int, seed: int) -> None:
+    grad = floats(seed, sample.num_samples, len(sample.mean_slots), dim)
+    arguments = (grad, sample.inverse, sample.bag_offsets, sample.mean_slots, sample.num_unique)
+    assert_same(pool_backward(*arguments), reference.pool_backward(*arguments))
+
+
+@many
+@given(bags(), st.integers(0, 999))
+def test_gradient_is_the_adjoint_of_pooling(sample: Bags, seed: int) -> None:
+    rows = floats(seed, sample.num_unique, 5)
+    grad = floats(seed + 1, sample.num_samples, len(sample.mean_slots), 5)
+    pooled = pool_forward(rows, sample.inverse, sample.bag_offsets, sample.mean_slots, sample.num_samples)
+    back = pool_backward(grad, sample.inverse, sample.bag_offsets, sample.mean_slots, sample.num_unique)
+    forward_product = float((pooled.astype(np.float64) * grad).sum())
+    assert forward_product == pytest.approx(float((rows.astype(np.float64) * back).sum()), rel=1e-4, abs=1e-3)
+
+
+@many
+@given(bags(), st.integers(0, 999))
+def test_shows_and_clicks_match_the_reference(sample: Bags, seed: int) -> None:
+    labels = (floats(seed, sample.num_samples) > 0).astype(np.float32)
+    arguments = (sample.inverse, sample.bag_offsets, labels, sample.num_unique)
+    shows, clicks = count_shows(*arguments)
+    for got, expected in zip((shows, clicks), reference.count_shows(*arguments), strict=True):
+        assert_same(got, expected)
+    assert shows.sum() == len(sample.inverse)
+    assert (clicks <= shows).all()
+
+
+def test_mean_of_an_empty_bag_is_zero_and_gives_no_gradient() -> None:
+    offsets, inverse, means = np.array([0, 0, 2]), np.array([0, 1]), np.ones(1, dtype=np.uint8)
+    rows = np.array([[2.0], [4.0]], dtype=np.float32)
+    assert pool_forward(rows, inverse, offsets, means, 2).tolist() == [[[0.0]], [[3.0]]]
+    grad = np.array([[[8.0]], [[1.0]]], dtype=np.float32)
+    assert pool_backward(grad, inverse, offsets, means, 2).tolist() == [[0.5], [0.5]]
+
+
+def test_result_is_written_to_the_callers_buffer() -> None:
+    rows, out = floats(0, 3, 4), np.full((2, 1, 4), np.nan, dtype=np.float32)
+    pooled = pool_forward(rows, np.array([2, 0]), np.array([0, 1, 2]), np.zeros(1, dtype=np.uint8), 2, out)
+    assert pooled is out
+    assert_same(out[:, 0], rows[[2, 0]])
+
+
+@pytest.mark.parametrize(
+    ("inverse", "offsets", "argument", "position"),
+    [
+        ([0, 3], [0, 1, 2], "inverse", 1),
+        ([-1, 0], [0, 1, 2], "inverse", 0),
+        ([0, 1], [0, 2, 1], "bag_offsets", 2),
+        ([0, 1], [1, 1, 2], "bag_offsets", 0),
+        ([0, 1], [0, 1, 3], "bag_offsets", 2),
+    ],
+)
+def test_bad_bags_are_refused_with_their_place(
+    inverse: list[int], offsets: list[int], argument: str, position: int
+) -> None:
+    places, bounds = np.array(inverse), np.array(offsets)
+    means = np.zeros(1, dtype=np.uint8)
+    with pytest.raises(KernelError) as forward:
+        pool_forward(floats(0, 3, 2), places, bounds, means, 2)
+    with pytest.raises(KernelError) as backward:
+        pool_backward(floats(0, 2, 1, 2), places, bounds, means, 3)
+    with pytest.raises(KernelError) as counting:
+        count_shows(places, bounds, np.zeros(2, dtype=np.float32), 3)
+    for caught in (forward, backward, counting):
+        assert (caught.value.facts["argument"], caught.value.facts["position"]) == (argument, position)
+
+
+@pytest.mark.parametrize(("num_labels", "offsets"), [(0, [0, 1]), (2, [0, 0, 0, 1])])
+def test_labels_that_do_not_fit_the_bags_are_refused(num_labels: int, offsets: list[int]) -> None:
+    bounds: Indices = np.array(offsets)
+    with pytest.raises(KernelError, match="bag_offsets"):
+        count_shows(np.array([0]), bounds, np.zeros(num_labels, dtype=np.float32), 1)

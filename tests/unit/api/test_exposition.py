@@ -1,0 +1,59 @@
+"""The metrics for Prometheus, read back with Prometheus' own parser."""
+
+from __future__ import annotations
+
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+
+from api.testing import FakeFacade
+
+
+def samples(http: httpx.Client) -> dict[tuple[str, ...], float]:
+    """Values by name and label values."""
+    response = http.get("/metrics")
+    assert response.status_code == 200
+    assert response.headers["Content-Type"].startswith("text/plain; version=")
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(response.text)
+        for sample in family.samples
+    }
+
+
+def test_every_gauge_comes_from_the_coordinator(http: httpx.Client, facade: FakeFacade) -> None:
+    facade.add_job("a", "succeeded")
+    facade.add_job("b", "succeeded")
+    facade.add_job("c", "training")
+    facade.node_list.append({**facade.node_list[0], "name": "s0", "role": "server", "state": "lost"})
+    values = samples(http)
+    assert values["geartrain_ready",] == 1
+    assert {key[1]: value for key, value in values.items() if key[0] == "geartrain_jobs"} == {
+        "queued": 0,
+        "probing": 0,
+        "training": 1,
+        "evaluating": 0,
+        "succeeded": 2,
+        "failed": 0,
+        "cancelled": 0,
+    }
+    assert values["geartrain_nodes", "worker", "joined"] == 1
+    assert values["geartrain_nodes", "server", "lost"] == 1
+    assert values["geartrain_window_queue_length",] == 1
+    line = facade.tier_now["servers"][0]
+    assert values["geartrain_tier_rows", "s0", "item"] == line["num_rows"]
+    assert values["geartrain_tier_bytes", "s0", "item"] == line["bytes"]
+    for name in ("pull_requests", "push_requests", "pull_rows", "push_rows"):
+        assert values[f"geartrain_tier_{name}_per_s", "s0", "item"] == line[f"{name}_per_s"]
+
+
+def test_each_scrape_reads_afresh(http: httpx.Client, facade: FakeFacade) -> None:
+    assert samples(http)["geartrain_ready",] == 1
+    facade.ready = (False, "1 of 2 servers registered")
+    assert samples(http)["geartrain_ready",] == 0
+
+
+def test_without_a_running_job_its_gauges_are_left_out(http: httpx.Client, facade: FakeFacade) -> None:
+    facade.window_now = None
+    facade.tier_now = {**facade.tier_now, "servers": [], "tables": {}}
+    names = {key[0] for key in samples(http)}
+    assert names == {"geartrain_ready", "geartrain_jobs", "geartrain_nodes"}

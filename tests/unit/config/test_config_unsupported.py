@@ -1,0 +1,58 @@
+"""What is not built yet is refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from geartrain.config import JobConfig
+from geartrain.config.unsupported import NOT_YET
+from geartrain.errors import ConfigError
+
+Parse = Callable[..., JobConfig]
+
+CASES = {
+    "model.type": ("model.type=din", "model.type"),
+    "features.*.pooling": ("features.2.pooling=none", "features.2.pooling"),
+    "features.*.attends": ("features.2.attends=item", "features.2.attends"),
+    "training.dense_optimizer.type": (
+        "training.dense_optimizer={type: ftrl, lr: 1}",
+        "training.dense_optimizer.type",
+    ),
+    "training.sparse_optimizer.type": (
+        "training.sparse_optimizer={type: rowwise_adam, lr: 1}",
+        "training.sparse_optimizer.type",
+    ),
+    "training.precision": ("training.precision=bf16", "training.precision"),
+    "tables.*.optimizer.type": ("tables.item={optimizer: {type: ftrl, lr: 1}}", "tables.item.optimizer.type"),
+    "tables.*.row_dtype": ("tables.default={row_dtype: bf16}", "tables.default.row_dtype"),
+    "tables.*.admission.type": ("tables.item={admission: {type: frequency}}", "tables.item.admission.type"),
+    "tables.*.expiry.type": ("tables.default={expiry: {type: idle}}", "tables.default.expiry.type"),
+    "tables.*.max_rows": ("tables.default={max_rows: 1000}", "tables.default.max_rows"),
+    "compression.embedding": ("compression.embedding=bf16", "compression.embedding"),
+    "compression.dense": ("compression.dense=fp16_topk:0.01", "compression.dense"),
+    "portrait.num_probes": ("portrait.num_probes=30", "portrait.num_probes"),
+    "portrait.update_every_steps": ("portrait.update_every_steps=10", "portrait.update_every_steps"),
+    "portrait.initial": ("portrait.initial={w0: {samples_per_s: 3000}}", "portrait.initial"),
+    "routing.every_steps": ("routing.every_steps=10", "routing.every_steps"),
+    "routing.max_over_mean": ("routing.max_over_mean=1.5", "routing.max_over_mean"),
+    "replication": ("replication=2", "replication"),
+    "checkpoint.every": ("checkpoint.every=100", "checkpoint.every"),
+}
+
+
+@pytest.mark.parametrize("rule", [rule.field for rule in NOT_YET])
+def test_every_rule_refuses_by_name(parse: Parse, rule: str) -> None:
+    override, field = CASES[rule]
+    with pytest.raises(ConfigError) as caught:
+        parse(override)
+    assert caught.value.facts["field"] == field
+    assert caught.value.message.endswith("(not available yet)")
+
+
+def test_rules_hold_for_configs_from_the_wire(parse: Parse) -> None:
+    fields = parse().to_dict()
+    fields["replication"] = 3
+    with pytest.raises(ConfigError, match=r"^replication: expected 1, got 3 \(not available yet\)$"):
+        JobConfig.from_resolved(fields)
