@@ -14,6 +14,7 @@ from api.serve import ApiServer
 from coordinator.cluster import Cluster
 from coordinator.control import ControlServer
 from coordinator.core import Core, CoreSettings
+from coordinator.journal_file import STATE_FILE
 from geartrain.store import SqliteStore
 
 
@@ -37,7 +38,7 @@ def run(
     `{"url", "control"}` once both listen. Raises `PortInUseError` before anything is started.
     """
     host, port = listen.rsplit(":", 1)
-    store = SqliteStore(state_dir / "coordinator.sqlite")
+    store = SqliteStore(state_dir / STATE_FILE)
     settings = CoreSettings(cluster_token, lease_s, num_servers, num_workers, output_dir)
     core = Core(settings, store.raise_term(), time.time)
     control = ControlServer(core, store, control_address)

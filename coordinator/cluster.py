@@ -16,7 +16,7 @@ from coordinator.plan import Task
 from geartrain.config import JobConfig, parse_config
 from geartrain.config.paths import resolve_inside
 from geartrain.data.index import DatasetIndex, build_index
-from geartrain.errors import ConfigError, NotFoundError
+from geartrain.errors import ConfigError, DataFileError, NotFoundError
 
 _T = TypeVar("_T")
 
@@ -123,13 +123,23 @@ class Cluster:
     def _index(self, config: JobConfig, task: Task, manifest: Manifest | None) -> DatasetIndex:
         """The data of a job. Whatever starts from a checkpoint sees numbers scaled as the checkpoint's training did."""
         standard = manifest.index["standard"] if manifest is not None else None
-        return build_index(
+        index = build_index(
             config,
             splits=_splits(task),
             standard=standard,
             labeled=task.kind != "predict",
             allowed_roots=self._allowed_roots,
         )
+        for table, kind in index.key_kinds.items():
+            trained = manifest.index["key_kinds"].get(table, kind) if manifest is not None else kind
+            if trained != kind:
+                raise DataFileError(
+                    f"the ids of table {table} are {kind}s, the checkpoint was trained on {trained}s: no row would match",
+                    field=f"tables.{table}",
+                    value=kind,
+                    expected=trained,
+                )
+        return index
 
 
 def _splits(task: Task) -> tuple[str, ...]:

@@ -95,7 +95,10 @@ class MetricsComputed:
 
 @dataclass(frozen=True, slots=True)
 class FilesDone:
-    """A `PrepareCut`, `PublishCut` or `WritePredictions` of this job was carried out; `error` says why it was not."""
+    """A `PrepareCut`, `PublishCut` or `WritePredictions` of this job was carried out; `error` says why it was not.
+
+    It also answers a `ComputeMetrics` that failed.
+    """
 
     job: str
     error: dict[str, Any] | None = None
@@ -112,4 +115,5 @@ class TimePassed:
     """Nothing but time: deadlines may be due."""
 
 
-ShellEvent: TypeAlias = MetricsComputed | FilesDone | TermRaised | TimePassed
+ShellAnswer: TypeAlias = MetricsComputed | FilesDone | TermRaised
+ShellEvent: TypeAlias = ShellAnswer | TimePassed

@@ -31,7 +31,7 @@ from coordinator.commands import (
     RaiseTerm,
     SaveJob,
     Send,
-    ShellEvent,
+    ShellAnswer,
     TermRaised,
     WritePredictions,
 )
@@ -210,7 +210,7 @@ class ControlServer:
                 case _:
                     self._slowly(command)
 
-    def _event(self, event: ShellEvent) -> None:
+    def _event(self, event: ShellAnswer) -> None:
         self._post(lambda: self._carry_out(self._core.shell(event, time.monotonic())))
 
     def _slowly(self, command: ComputeMetrics | WritePredictions | PrepareCut | PublishCut) -> None:
@@ -232,7 +232,7 @@ def _node_of(message: FromNode) -> str:
     return str(getattr(message, "node", ""))
 
 
-def _carry_out_slowly(command: ComputeMetrics | WritePredictions | PrepareCut | PublishCut) -> ShellEvent:
+def _carry_out_slowly(command: ComputeMetrics | WritePredictions | PrepareCut | PublishCut) -> ShellAnswer:
     """Runs in the pool; every failure becomes an event."""
     try:
         match command:

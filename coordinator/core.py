@@ -15,7 +15,7 @@ from typing import Any
 
 from coordinator import journal
 from coordinator.checkpoints import Manifest
-from coordinator.commands import Command, Journal, SaveJob, Send, TermRaised, TimePassed
+from coordinator.commands import Command, Journal, SaveJob, Send, ShellAnswer, TermRaised, TimePassed
 from coordinator.jobs import CloseJob, JobCommand, JobMachine
 from coordinator.membership import Lost, MemberCommand, Membership, NodeRefused
 from coordinator.plan import JobPlan, Task
@@ -147,11 +147,12 @@ class Core:
                 return [Send(message.node, Refused(error.to_dict()))]
         return self._resume(message, now_s)
 
-    def shell(self, event: Event, now_s: float) -> list[Command]:
-        """An answer of the shell, for the job that runs."""
+    def shell(self, event: ShellAnswer, now_s: float) -> list[Command]:
+        """An answer of the shell. One for a job that ended meanwhile must not be taken for one for its successor."""
         if isinstance(event, TermRaised):
             self.term = event.term
-        return self._resume(event, now_s)
+        active = self.jobs.active
+        return self._resume(event, now_s) if active is not None and active.id == event.job else []
 
     def members_lost(self, lost: Lost, now_s: float) -> list[Command]:
         """A node is gone: the running job ends, naming it."""

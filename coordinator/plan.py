@@ -102,8 +102,8 @@ class JobPlan:
 
     @property
     def statistics(self) -> dict[str, Any]:
-        """What a later evaluation must know of the training data."""
-        return {"standard": self.index_fields["standard"]}
+        """What later jobs on the checkpoint must know of the training data."""
+        return {"standard": self.index_fields["standard"], "key_kinds": dict(self.index.key_kinds)}
 
     @property
     def tables(self) -> list[TableSpec]:

@@ -250,7 +250,12 @@ class JobRun:
         self.view.state = "evaluating"
         self._evaluations += 1
         collector = ScoreCollector(
-            self.term, self._evaluations, split, self._plan.rows(split), list(self._plan.workers)
+            self.term,
+            self._evaluations,
+            split,
+            self._plan.rows(split),
+            list(self._plan.workers),
+            self._plan.kind != "predict",
         )
         for worker, task in collector.tasks(version).items():
             self._send([worker], task)
@@ -336,16 +341,16 @@ class JobRun:
         return answers
 
     def _await(self, kind: type[_T]) -> Script[_T]:
-        """Wait for one event of `kind`."""
+        """Wait for one event of `kind`. Raises what the shell failed with instead."""
         while True:
             event = yield
+            if isinstance(event, FilesDone) and event.error is not None:
+                raise GeartrainError.from_dict(event.error)
             if isinstance(event, kind):
                 return event
 
     def _files_done(self) -> Script[None]:
-        done = yield from self._await(FilesDone)
-        if done.error is not None:
-            raise GeartrainError.from_dict(done.error)
+        yield from self._await(FilesDone)
 
     def _send(self, nodes: Iterable[str], message: ToNode) -> None:
         self._emit(Send(node, message) for node in nodes)

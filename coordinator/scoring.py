@@ -10,11 +10,14 @@ from geartrain.wire.messages import Evaluate, Scores
 class ScoreCollector:
     """One evaluation: which worker scores which rows, and what has come back. Pure."""
 
-    def __init__(self, term: int, evaluation: int, split: str, num_rows: int, workers: list[str]) -> None:
+    def __init__(
+        self, term: int, evaluation: int, split: str, num_rows: int, workers: list[str], labeled: bool = True
+    ) -> None:
         self.evaluation = evaluation
         self.split = split
         self.num_rows = num_rows
         self._term = term
+        self._labeled = labeled
         bounds = [num_rows * part // len(workers) for part in range(len(workers) + 1)]
         self._shares = {worker: Interval(0, bounds[i], bounds[i + 1]) for i, worker in enumerate(workers)}
         self._next = {worker: share.start for worker, share in self._shares.items()}
@@ -23,7 +26,7 @@ class ScoreCollector:
     def tasks(self, version: int) -> dict[str, Evaluate]:
         """What each worker with rows has to score, at the pinned version."""
         return {
-            worker: Evaluate(self._term, self.evaluation, self.split, share.start, share.stop, version)
+            worker: Evaluate(self._term, self.evaluation, self.split, share.start, share.stop, version, self._labeled)
             for worker, share in self._shares.items()
             if share.num_samples > 0
         }

@@ -72,6 +72,7 @@ class WindowMachine:
         self.version = version
         self._settings = settings
         self._live: frozenset[int] = frozenset()
+        self._most_live = 0
         self._queues: dict[int, list[Arrival]] = {}
         self._last_decided: dict[int, int] = {}
         self._opened_s: float | None = None
@@ -120,10 +121,14 @@ class WindowMachine:
 
     @property
     def max_staleness(self) -> int:
-        """The bound in force: the one set, or 2 x live groups + pipeline depth."""
+        """The bound in force: the one set, or 2 x groups + pipeline depth.
+
+        The groups counted are the most that lived at once: a step that kept the bound when it was granted keeps it when
+        groups go.
+        """
         if self._settings.max_staleness is not None:
             return self._settings.max_staleness
-        return 2 * len(self._live) + self._settings.pipeline_depth
+        return 2 * self._most_live + self._settings.pipeline_depth
 
     def _open_window(self, now_s: float) -> dict[str, Any] | None:
         if self._opened_s is None:
@@ -151,6 +156,7 @@ class WindowMachine:
 
     def _change_groups(self, event: GroupsChanged) -> None:
         self._live = event.live
+        self._most_live = max(self._most_live, len(event.live))
         for group in [one for one in self._queues if one not in event.live]:
             self._queues[group] = [arrival for arrival in self._queues[group] if arrival.id in event.keep]
             if not self._queues[group]:
@@ -210,15 +216,16 @@ class WindowMachine:
         return self._spreads.window_ms()
 
     def _held_by(self, round_state: RoundState, heads: list[Arrival]) -> InFlight | None:
-        """The granted step outside the window that would become too stale by it, if any.
+        """The granted step that would become too stale by the window, if any.
 
-        The j-th undecided step of a group is applied j windows after the next at the earliest, so it needs j versions
-        of the bound in reserve: without that, a group with two steps in flight could block itself for ever.
+        A group's j-th undecided step is applied j windows after the next at the earliest, so it needs j versions of the
+        bound in reserve: without that, a group with two steps in flight could block itself for ever. A group in the
+        window never holds it up: its other steps come one nearer, so their reserve stays as it was.
         """
-        in_window = {head.id for head in heads}
+        in_window = {head.group for head in heads}
         position: Counter[int] = Counter()
         for step in sorted(round_state.in_flight, key=lambda one: (one.group, one.step)):
-            if (step.group, step.step) in in_window:
+            if step.group in in_window:
                 continue
             if step.version < self.version + 1 + position[step.group] - self.max_staleness:
                 return step

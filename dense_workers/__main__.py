@@ -10,7 +10,7 @@ import time
 
 import torch
 
-from dense_workers.device import parse_device
+from dense_workers.device import keep_freed_memory, open_device, parse_device
 from dense_workers.fetch import FetchFailed, ReadyStep
 from dense_workers.group import use_loopback
 from dense_workers.trainer import JobTrainer, WorkerIdentity
@@ -163,7 +163,8 @@ def run(*, coordinator: str | None, control_address: str | None, device: str, na
 
     `coordinator` is the HTTP address HOST:PORT from which the control address is learned when that is not given.
     """
-    parse_device(device)
+    opened = open_device(parse_device(device))
+    log.info("device %s; freed memory: %s", opened, keep_freed_memory())
     torch.set_num_interop_threads(1)
     control = control_address or find_control_address(coordinator or "", CONNECT_DEADLINE_S)
     host = local_host_towards(control)
@@ -174,6 +175,6 @@ def run(*, coordinator: str | None, control_address: str | None, device: str, na
     channel = NodeChannel(control, register)
     try:
         welcome = channel.connect(CONNECT_DEADLINE_S)
-        Worker(channel, WorkerIdentity(welcome.node, incarnation, token, host)).run()
+        Worker(channel, WorkerIdentity(welcome.node, incarnation, token, host, opened)).run()
     finally:
         channel.close()

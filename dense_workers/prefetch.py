@@ -68,6 +68,7 @@ class Prefetcher:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="prefetch")
         self._planned: OrderedDict[Interval, Future[PlannedBatch]] = OrderedDict()
         self._order: tuple[int, PassOrder] | None = None
+        self._chunk_ahead: int | None = None
 
     def announce(self, intervals: Iterable[Interval]) -> None:
         """Start to read what will probably be asked for, in this order."""
@@ -89,7 +90,12 @@ class Prefetcher:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _read(self, interval: Interval) -> PlannedBatch:
-        batch = self._reader.batch(self._pass_order(interval.pass_index), interval.start, interval.stop)
+        order = self._pass_order(interval.pass_index)
+        batch = self._reader.batch(order, interval.start, interval.stop)
+        following = order.chunk_after(max(interval.start, interval.stop - 1))
+        if following is not None and following != self._chunk_ahead:
+            self._chunk_ahead = following
+            self._reader.prefetch(following)
         return self._planner.plan(batch)
 
     def _pass_order(self, pass_index: int) -> PassOrder:

@@ -37,10 +37,13 @@ class StepGradients:
 class StepRunner:
     """The model of one worker and the arithmetic of its steps. Used by one thread."""
 
-    def __init__(self, model: CtrModel, layout: DenseLayout, mean_slots: NDArray[np.uint8]) -> None:
+    def __init__(
+        self, model: CtrModel, layout: DenseLayout, mean_slots: NDArray[np.uint8], device: torch.device
+    ) -> None:
         self._model = model
         self._layout = layout
         self._mean_slots = mean_slots
+        self._device = device
         # The flat gradient and, behind it, the number of members with a non-finite one: one all-reduce for both.
         self._reduced = np.zeros(layout.num_values + 1, dtype=np.float32)
 
@@ -59,12 +62,12 @@ class StepRunner:
         grads = np.zeros((num_rows, rows.shape[1]), dtype=np.float32)
         if batch.num_samples > 0:
             pooled = self._pooled(planned, rows).requires_grad_()
-            logits = self._model(pooled, torch.from_numpy(batch.numeric))
-            loss = binary_cross_entropy_with_logits(logits, torch.from_numpy(batch.labels), reduction="sum")
+            logits = self._model(pooled, self._on_device(batch.numeric))
+            loss = binary_cross_entropy_with_logits(logits, self._on_device(batch.labels), reduction="sum")
             loss.backward()  # type: ignore[no-untyped-call]
             loss_sum = float(loss.detach())
             assert pooled.grad is not None
-            pooled_grad = pooled.grad.contiguous().numpy()
+            pooled_grad = pooled.grad.contiguous().cpu().numpy()
             grads = pool_backward(pooled_grad, plan.inverse, batch.bag_offsets, self._mean_slots, num_rows)
         shows, clicks = count_shows(plan.inverse, batch.bag_offsets, batch.labels, num_rows)
         flat = self._reduced[:-1]
@@ -95,11 +98,14 @@ class StepRunner:
             return np.empty(0, dtype=np.float32)
         self._model.eval()
         with torch.inference_mode():
-            logits = self._model(self._pooled(planned, rows), torch.from_numpy(planned.batch.numeric))
-            return torch.sigmoid(logits).numpy()
+            logits = self._model(self._pooled(planned, rows), self._on_device(planned.batch.numeric))
+            return torch.sigmoid(logits).cpu().numpy()
 
     def _pooled(self, planned: PlannedBatch, rows: Floats) -> torch.Tensor:
         batch = planned.batch
-        return torch.from_numpy(
+        return self._on_device(
             pool_forward(rows, planned.plan.inverse, batch.bag_offsets, self._mean_slots, batch.num_samples)
         )
+
+    def _on_device(self, values: Floats) -> torch.Tensor:
+        return torch.from_numpy(values).to(self._device)

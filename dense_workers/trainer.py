@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 
 import torch
@@ -53,12 +54,13 @@ CACHE_BYTES = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class WorkerIdentity:
-    """Who this worker is: its name in the cluster, its incarnation, the cluster's token, the host it listens on."""
+    """Who this worker is: its name, its incarnation, the cluster's token, the host it listens on, its device."""
 
     name: str
     incarnation: int
     token: str
     host: str
+    device: torch.device
 
 
 class JobTrainer:
@@ -86,9 +88,9 @@ class JobTrainer:
             num_slots=len(self._schema.slots),
             num_numeric_inputs=self._schema.num_numeric_inputs,
             generator=torch.Generator().manual_seed(seed),
-        )
+        ).to(identity.device)
         self._layout = DenseLayout(self._model)
-        self._runner = StepRunner(self._model, self._layout, self._schema.mean_slots)
+        self._runner = StepRunner(self._model, self._layout, self._schema.mean_slots, identity.device)
         self._group: SyncGroup | None = None
         self._hosted: TCPStore | None = None
         self._feed: StepFeed | None = None
@@ -146,7 +148,12 @@ class JobTrainer:
     def granted(self, message: Grant) -> None:
         """Start to fetch a granted step; one that was granted before (it may be sent again) changes nothing."""
         group, feed = self._group, self._feed
-        if group is not None and feed is not None and message.group == group.group and message.step > self._last_granted:
+        if (
+            group is not None
+            and feed is not None
+            and message.group == group.group
+            and message.step > self._last_granted
+        ):
             self._last_granted = message.step
             feed.fetch(message)
 
@@ -216,10 +223,11 @@ class JobTrainer:
 
     def evaluate(self, task: Evaluate) -> None:
         """Score the rows asked for and send the scores."""
-        reader = SplitReader(self._index, self.config, task.split, self._cache)
+        reader = SplitReader(self._index, self.config, task.split, self._cache, task.labeled)
         scorer = Scorer(self._runner, self._planner, self._pushes, self._layout.num_values)
-        for scores in scorer.run(task, reader, self._identity.name):
-            self._send(scores)
+        with closing(reader):
+            for scores in scorer.run(task, reader, self._identity.name):
+                self._send(scores)
         self._cycle_start_s = time.perf_counter()
 
     @property
@@ -227,8 +235,9 @@ class JobTrainer:
         return self._layout.segments
 
     def close(self) -> None:
-        """Leave the group and release threads and sockets."""
+        """Leave the group and release threads, files and sockets."""
         self._leave_group()
+        self._reader.close()
         self._close_clients()
 
     def _spread_dense(self, ready: ReadyStep, group: SyncGroup) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -20,9 +19,6 @@ from geartrain.errors import ConflictError, WireError
 from geartrain.types import Floats, Keys
 from geartrain.wire.framing import StagedArrays
 from geartrain.wire.messages import Apply, Contribution, Stage, TableSpec, TableStats
-
-SPLIT_ROWS = 20_000
-"""Rows that are worth a second thread: to wake one costs as much as thousands of rows."""
 
 
 class JobState:
@@ -43,11 +39,6 @@ class JobState:
         self._staging = StagingArea(2 * (pipeline_depth + 1))
         self._staging_lock = threading.Lock()
         self._early: dict[int, Apply] = {}
-        self._second_thread = ThreadPoolExecutor(1, thread_name_prefix="tier-apply")
-
-    def close(self) -> None:
-        """End the thread; what is under way is finished."""
-        self._second_thread.shutdown()
 
     def pull_rows(self, keys: Keys, counts: Sequence[int]) -> tuple[Floats, int]:
         """Rows float32[sum(counts), D] of `counts[t]` keys of each table, table-major, and their version."""
@@ -114,7 +105,9 @@ class JobState:
         by_table = _row_gradients(staged, len(self.tables))
         with self.lock.writing():
             if decision.divisor > 0:
-                self._update_rows(by_table, decision)
+                # One thread: where workers share the cores, a second one over tables gained nothing (40k to 600k rows).
+                for table, parts in zip(self.tables, by_table, strict=True):
+                    table.apply(parts, decision)
                 if block is not None and gradient is not None:
                     block.apply(gradient, decision)
             self.version = decision.version
@@ -122,23 +115,6 @@ class JobState:
             for one in decision.contributions:
                 self._staging.decided(one.group, one.step)
             self._staging.keep_only(decision.live_groups)
-
-    def _update_rows(self, by_table: list[list[RowGradients]], decision: Apply) -> None:
-        sizes = [sum(len(part.keys) for part in parts) for parts in by_table]
-        work = sorted(zip(sizes, self.tables, by_table, strict=True), key=lambda one: -one[0])
-        # Largest first and alternately, so that two threads end at about the same time; tables do not touch each other.
-        halves = [work[0::2], work[1::2]] if sum(sizes) >= 2 * SPLIT_ROWS else [work]
-        others = [self._second_thread.submit(_apply_all, half, decision) for half in halves[1:]]
-        try:
-            _apply_all(halves[0], decision)
-        finally:
-            for other in others:
-                other.result()
-
-
-def _apply_all(work: Sequence[tuple[int, Table, list[RowGradients]]], decision: Apply) -> None:
-    for _, table, parts in work:
-        table.apply(parts, decision)
 
 
 def _dense_gradient(contribution: Contribution, parts: Sequence[StagedPart]) -> DenseGradient:

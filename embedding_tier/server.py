@@ -113,13 +113,11 @@ class TierServer:
 
     def _swap(self, job: JobState | None, route_epoch: int) -> None:
         with self._lock:
-            before, self._job, self._route_epoch = self._job, job, route_epoch
+            self._job, self._route_epoch = job, route_epoch
             self._incarnations.clear()
             waiting = self._parked.clear()
         for request in waiting:
             request.requeue()
-        if before is not None:
-            before.close()
 
     def _open_job(self) -> JobState:
         job = self._job

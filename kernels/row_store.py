@@ -30,7 +30,10 @@ class RowStore:
     """
 
     def __init__(self, dim: int, optimizer_kind: str, initializer: Initializer) -> None:
-        """`dim` >= 1 values per row; `optimizer_kind` one of SPARSE_KINDS. Raises KernelError on other arguments."""
+        """`dim` >= 1 values per row; `optimizer_kind` one of SPARSE_KINDS.
+
+        Reserves address space, not memory. Raises KernelError on other arguments, or when the system refuses.
+        """
         if dim < 1:
             raise mismatch("dim", "an integer >= 1", dim)
         if optimizer_kind not in SPARSE_KINDS:
@@ -39,7 +42,8 @@ class RowStore:
         self.optimizer_kind = optimizer_kind
         self.initializer = initializer
         kind = getattr(native.RowStore.Kind, optimizer_kind)
-        self._rows = native.RowStore(dim, kind, native_initializer(initializer))
+        with _full_is_an_error(0):
+            self._rows = native.RowStore(dim, kind, native_initializer(initializer))
 
     @property
     def state_width(self) -> int:
@@ -48,11 +52,12 @@ class RowStore:
 
     @property
     def num_rows(self) -> int:
+        """Rows now; during an `apply` of another thread any number on the way."""
         return self._rows.num_rows
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes in use by the index and the rows; the row's part never shrinks."""
+        """Bytes in use by the index and the rows; read during an `apply` as `num_rows` is."""
         return self._rows.memory_bytes
 
     def pull(self, keys: Keys, out: Floats) -> None:

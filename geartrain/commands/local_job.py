@@ -26,7 +26,8 @@ PIPE_WIDTH = 120
 def local_spec(
     server_num: int, devices: tuple[str, ...], output: Path | None, allowed_roots: tuple[Path, ...]
 ) -> ClusterSpec:
-    """A cluster for one job: a free port and a secret of its own; its logs go under `output`, if there is one."""
+    """A cluster for one job: a free port and a secret of its own; its logs and its journal go under `output`, if there
+    is one (see `coordinator.journal_file`)."""
     from geartrain.launch.local import ClusterSpec
 
     return ClusterSpec(
@@ -37,6 +38,7 @@ def local_spec(
         allowed_roots=allowed_roots,
         logs_dir=None if output is None else output / "logs",
         api_token=secrets.token_urlsafe(24),
+        state_dir=None if output is None else output / "state",
     )
 
 

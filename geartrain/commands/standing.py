@@ -64,6 +64,7 @@ def up(
             allowed_roots=roots,
             logs_dir=place.role_logs,
             api_token=os.environ.get("GEARTRAIN_API_TOKEN") or None,
+            state_dir=place.state_dir,
         )
         supervise(place, LocalCluster(spec), announce)
         return

@@ -58,10 +58,6 @@ class DatasetIndex:
     def num_rows(self, split: str) -> int:
         return sum(chunk.num_rows for chunk in self.chunks(split))
 
-    def chunk_rows(self, split: str) -> list[int]:
-        """Rows of each chunk: what `PassOrder` needs to know of a split."""
-        return [chunk.num_rows for chunk in self.chunks(split)]
-
     def to_dict(self) -> dict[str, Any]:
         """Plain data for messages and checkpoints; file names stand once, chunks refer to them by number."""
         files: dict[str, int] = {}

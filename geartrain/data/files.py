@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -37,19 +38,28 @@ def open_file(path: str, schema: DataSchema) -> DataFile:
     return CsvFile(path, schema.text)
 
 
+_MAX_OPEN = 64
+
+
 class OpenFiles:
-    """Files stay open, and compressed ones spooled, until `close`. Safe to use from several threads."""
+    """The files that were used last stay open, and compressed ones spooled. Safe to use from several threads."""
 
     def __init__(self, schema: DataSchema) -> None:
         self._schema = schema
-        self._files: dict[str, DataFile] = {}
+        self._files: OrderedDict[str, DataFile] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, path: str) -> DataFile:
         with self._lock:
-            if path not in self._files:
-                self._files[path] = open_file(path, self._schema)
-            return self._files[path]
+            file = self._files.get(path)
+            if file is None:
+                file = self._files[path] = open_file(path, self._schema)
+            self._files.move_to_end(path)
+            unused = self._files.popitem(last=False)[1] if len(self._files) > _MAX_OPEN else None
+        # A thread that still reads it only makes it open once more.
+        if unused is not None:
+            unused.close()
+        return file
 
     def close(self) -> None:
         with self._lock:

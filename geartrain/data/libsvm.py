@@ -88,13 +88,13 @@ def _lines(data: bytes, origin: Origin) -> Any:
             try:
                 line.as_py().decode()
             except UnicodeDecodeError:
-                origin.refuse(row, "(whole row)", line.as_py().decode(errors="backslashreplace"), "UTF-8 text")
+                origin.refuse(row, "(whole row)", line.as_py().strip().decode(errors="backslashreplace"), "UTF-8 text")
         raise
 
 
 def _ids(pairs: Any, rows: Any, column: str, origin: Origin) -> Any:
     """The ids of words `id:value`, whose values must be 1. `rows` int64: the row of each word."""
-    parts = pc.extract_regex(pairs, r"^(?P<id>[^:]+):\+?1(\.0*)?$")
+    parts = pc.extract_regex(pairs, r"^(?P<id>[^:]+):\+?1(?:\.0*)?$")
     wrong = null_mask(parts)
     if wrong.any():
         word = int(np.argmax(wrong))

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from geartrain.data.chunks import Chunk
-from geartrain.data.textfile import unreadable
+from geartrain.data.textfile import reason_of, unreadable
 
 
 class ParquetFile:
@@ -52,6 +52,7 @@ class ParquetFile:
         return {name: _one_array(table.column(name)) for name in names}
 
     def close(self) -> None:
+        """Free the descriptor; the next call opens the file again."""
         with self._lock:
             if self._file is not None:
                 self._file.close()
@@ -73,8 +74,7 @@ class ParquetFile:
             try:
                 yield
             except (OSError, pa.ArrowException) as error:
-                reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-                raise unreadable(self._path, "a readable parquet file", reason) from error
+                raise unreadable(self._path, "a readable parquet file", reason_of(error)) from error
 
 
 def _one_array(column: Any) -> Any:

@@ -53,6 +53,11 @@ class PassOrder:
         """Chunk numbers in the order in which the pass reads them, int64[number of chunks]."""
         return self._chunks
 
+    def chunk_after(self, position: int) -> int | None:
+        """The chunk that the pass reads next after the one that holds `position`; None after the last."""
+        place = int(np.searchsorted(self._starts, position, side="right"))
+        return int(self._chunks[place]) if place < len(self._chunks) else None
+
     def locate(self, start: int, stop: int) -> list[tuple[int, Indices]]:
         """The rows at positions [start, stop): pairs (chunk number, rows int64[n] inside that chunk) in position order.
 

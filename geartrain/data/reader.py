@@ -79,7 +79,7 @@ class SplitReader:
     def __init__(
         self, index: DatasetIndex, config: JobConfig, split: str, cache: ChunkCache | None = None, labeled: bool = True
     ) -> None:
-        """`cache` may be shared by readers of one job; `labeled` False reads files without labels (they become 0)."""
+        """`cache` may be shared by the readers of one job; without `labeled`, files need no label (it becomes 0)."""
         self.schema = DataSchema.from_config(config, index.standard, labeled)
         self._chunks = index.chunks(split)
         self._files = OpenFiles(self.schema)

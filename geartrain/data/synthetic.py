@@ -44,19 +44,26 @@ def write_criteo_like(
     for place, (split, size) in enumerate(sizes.items()):
         paths[split] = directory / f"{split}.parquet"
         unfinished = directory / f".{split}.parquet.unfinished"
-        schema = pa.schema(
-            [("label", pa.int8())]
-            + [(name, pa.int64()) for name in CATEGORICAL_NAMES]
-            + [(name, pa.float32()) for name in NUMERIC_NAMES]
-        )
-        # Ids of big columns hardly repeat within a row group: dictionaries would cost time and save nothing.
-        with pq.ParquetWriter(unfinished, schema, compression="none", use_dictionary=False) as writer:
-            for group, start in enumerate(range(0, size, ROW_GROUP_ROWS)):
-                generator = np.random.default_rng([seed, place, group])
-                table = _row_group(min(ROW_GROUP_ROWS, size - start), cardinalities, generator, schema)
-                writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
-        unfinished.replace(paths[split])
+        try:
+            _write_file(unfinished, size, (seed, place), cardinalities)
+            unfinished.replace(paths[split])
+        finally:
+            unfinished.unlink(missing_ok=True)
     return paths
+
+
+def _write_file(path: Path, num_rows: int, seeds: tuple[int, int], cardinalities: Indices) -> None:
+    schema = pa.schema(
+        [("label", pa.int8())]
+        + [(name, pa.int64()) for name in CATEGORICAL_NAMES]
+        + [(name, pa.float32()) for name in NUMERIC_NAMES]
+    )
+    # Ids of big columns hardly repeat within a row group: dictionaries would cost time and save nothing.
+    with pq.ParquetWriter(path, schema, compression="none", use_dictionary=False) as writer:
+        for group, start in enumerate(range(0, num_rows, ROW_GROUP_ROWS)):
+            generator = np.random.default_rng([*seeds, group])
+            table = _row_group(min(ROW_GROUP_ROWS, num_rows - start), cardinalities, generator, schema)
+            writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
 
 
 def column_cardinalities(num_ids: int) -> Indices:

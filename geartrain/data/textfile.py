@@ -61,18 +61,21 @@ class TextFile:
 
     def read(self, start: int, stop: int) -> bytes:
         """The bytes [start, stop). Raises DataFileError when they are not there (any more)."""
-        with _readable(self.path):
-            descriptor = self._open().fileno()
+        # One reader at a time, so that `close` cannot take the descriptor away in the middle.
+        with self._lock, _readable(self.path):
+            if self._file is None:
+                self._file = _spool(self.path) if _codec(self.path) else Path(self.path).open("rb")  # noqa: SIM115
             data = bytearray(stop - start)
             filled = 0
             while filled < len(data):
-                got = os.preadv(descriptor, [memoryview(data)[filled:]], start + filled)
+                got = os.preadv(self._file.fileno(), [memoryview(data)[filled:]], start + filled)
                 if got == 0:
                     raise OSError(f"it has less than {stop} bytes; it was longer when it was indexed")
                 filled += got
         return bytes(data)
 
     def close(self) -> None:
+        """Free the descriptor and the spooled bytes; the next `read` opens the file again."""
         with self._lock:
             if self._file is not None:
                 self._file.close()
@@ -86,17 +89,17 @@ class TextFile:
                 break
         return _mark_bytes(head)
 
-    def _open(self) -> IO[bytes]:
-        with self._lock:
-            if self._file is None:
-                self._file = _spool(self.path) if _codec(self.path) else Path(self.path).open("rb")  # noqa: SIM115
-            return self._file
-
 
 def unreadable(path: str, expected: str, reason: str) -> DataFileError:
     """The DataFileError for a file whose bytes are not what they must be."""
     message = f"{path}: expected {expected}: {reason}"
     return DataFileError(message, field="data", file=path, expected=expected, value=reason)
+
+
+def reason_of(error: Exception) -> str:
+    """What the file system or arrow said, in one line."""
+    number = error.errno if isinstance(error, OSError) else None
+    return os.strerror(number) if number else " ".join(str(error).split())
 
 
 def _codec(path: str) -> str | None:
@@ -114,8 +117,7 @@ def _readable(path: str) -> Iterator[None]:
         yield
     except (OSError, pa.ArrowException) as error:
         codec = _codec(path)
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise unreadable(path, f"a readable {codec} file" if codec else "a readable file", reason) from error
+        raise unreadable(path, f"a readable {codec} file" if codec else "a readable file", reason_of(error)) from error
 
 
 def _blocks(path: str) -> Iterator[bytes]:

@@ -29,6 +29,8 @@ Job = Mapping[str, Any]
 READY_DEADLINE_S = 60.0
 SUBMIT_DEADLINE_S = 300.0
 """The coordinator looks at all data files before it takes a job."""
+ANSWER_S = 3.0
+"""Deadline of one look at the job; a coordinator that misses it is looked at again, until it counts as dead."""
 POLL_S = 0.2
 STOP_GRACE_S = 5.0
 """How long a role may take to end after SIGTERM before it is killed."""
@@ -43,7 +45,8 @@ class ClusterSpec:
 
     `devices`: one per worker; `listen`: HOST:PORT of the API (port 0: a free one); `output_dir`: where checkpoints go;
     `allowed_roots`: the only folders data are read from; `logs_dir`: where the roles' logs go; `api_token`: None leaves
-    the API open to every user of this machine. Checkpoints or logs without a folder vanish with the cluster.
+    the API open to every user of this machine; `state_dir`: where the coordinator keeps jobs and journals. Checkpoints,
+    logs or state without a folder vanish with the cluster.
     """
 
     num_servers: int
@@ -53,6 +56,7 @@ class ClusterSpec:
     allowed_roots: tuple[Path, ...]
     logs_dir: Path | None
     api_token: str | None
+    state_dir: Path | None = None
 
 
 class LocalCluster:
@@ -113,7 +117,7 @@ class LocalCluster:
         """
         with self.client(SUBMIT_DEADLINE_S) as client:
             job = str(client.submit(dict(config), dict(task))["id"])
-        with self.client(DEFAULT.silence_s) as client:
+        with self.client(ANSWER_S) as client:
             try:
                 return self._follow(client, job, observe)
             except (KeyboardInterrupt, StopRequested):
@@ -143,6 +147,7 @@ class LocalCluster:
         spec = self._spec
         output = spec.output_dir or directory / "output"
         logs = spec.logs_dir or directory / "logs"
+        state = spec.state_dir or directory / "state"
         for folder in (output, logs):
             folder.mkdir(parents=True, exist_ok=True)
         environment = self._environment()
@@ -154,7 +159,7 @@ class LocalCluster:
 
         start(
             "coordinator", "coordinator", f"--listen={spec.listen}", f"--control={control}",
-            f"--state-dir={directory}/state", f"--output={output}", f"--server-num={spec.num_servers}",
+            f"--state-dir={state}", f"--output={output}", f"--server-num={spec.num_servers}",
             f"--worker-num={len(spec.devices)}", f"--ready-file={directory}/ready.json",
             *(f"--allow-root={root}" for root in spec.allowed_roots),
         )  # fmt: skip
@@ -190,26 +195,34 @@ class LocalCluster:
             self.check()
             observe(status)
 
-        try:
-            return client.wait(job, look, poll_s=POLL_S)
-        except DeadlineError as error:
-            raise self._coordinator_lost(error) from error
-        except RoleDiedError as death:
-            reason = self._failure_of(client, job, death)
-            if reason is None:
-                raise
-            return reason
+        while True:
+            try:
+                return client.wait(job, look, poll_s=POLL_S)
+            except DeadlineError:
+                self._await_answer(client, job)
+            except RoleDiedError as death:
+                reason = self._failure_of(client, job, death)
+                if reason is None:
+                    raise
+                return reason
 
-    def _coordinator_lost(self, error: DeadlineError) -> RoleDiedError:
-        """Why the coordinator does not answer: its process needs a moment to be seen as ended."""
-        deadline_s = time.monotonic() + REASON_GRACE_S
+    def _await_answer(self, client: GeartrainClient, job: str) -> None:
+        """Return when a coordinator that did not answer does so again; raise `RoleDiedError` when it is lost."""
+        deadline_s = time.monotonic() + DEFAULT.silence_s - ANSWER_S
         while time.monotonic() < deadline_s:
             try:
                 self.check()
             except RoleDiedError as death:
-                return death
+                if death.facts["status"] < 0 or death.facts["role"] == "coordinator":
+                    raise
+                # Nodes give up when they do not hear the coordinator.
+                message = f"the coordinator does not answer, and {death.message}"
+                raise RoleDiedError(message, role="coordinator") from death
+            with suppress(DeadlineError):
+                client.job(job)
+                return
             time.sleep(_PROCESS_POLL_S)
-        return RoleDiedError(f"the coordinator runs but does not answer: {error.message}", role="coordinator")
+        raise RoleDiedError(f"the coordinator did not answer for {DEFAULT.silence_s:g} s", role="coordinator")
 
     def _failure_of(self, client: GeartrainClient, job: str, death: RoleDiedError) -> Job | None:
         """The failed job, if it says within `REASON_GRACE_S` why a role ended by itself; the reason is then there."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -48,6 +49,7 @@ class StandingPlace:
         self._state = home / f"{name}.json"
         self.log = home / f"{name}.log"
         self.role_logs = home / f"{name}-logs"
+        self.state_dir = home / f"{name}-state"
 
     @contextmanager
     def own(self) -> Iterator[None]:
@@ -123,6 +125,8 @@ def bring_down(place: StandingPlace) -> bool:
                 raise DeadlineError("the cluster is still starting", role="supervisor", deadline_s=DOWN_DEADLINE_S)
             os.kill(asked.pid, signal.SIGKILL)
         time.sleep(_POLL_S)
+    if asked is not None:
+        _await_exit(asked.pid)
     return asked is not None
 
 
@@ -166,6 +170,18 @@ def _await_up(place: StandingPlace, process: subprocess.Popen[bytes]) -> Standin
             raise RoleDiedError(message, role="supervisor", log=str(place.log))
         time.sleep(_POLL_S)
     raise DeadlineError("the cluster was not up in time", role="supervisor", deadline_s=UP_DEADLINE_S)
+
+
+def _await_exit(pid: int) -> None:
+    """Wait for a process that has let go of its lock already: only the end of its interpreter is left."""
+    if not hasattr(os, "pidfd_open"):
+        return
+    with suppress(ProcessLookupError):
+        descriptor = os.pidfd_open(pid)
+        try:
+            select.select([descriptor], [], [], STOP_GRACE_S)
+        finally:
+            os.close(descriptor)
 
 
 def _try_lock(descriptor: int, kind: int) -> bool:

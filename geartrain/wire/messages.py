@@ -315,7 +315,7 @@ class Apply(_Message, frozen=True):
 
 
 class Evaluate(_Message, frozen=True):
-    """Score rows [start, stop) of split `valid` or `test` on the pinned `version`, in batches of `batch_size` rows."""
+    """Score rows [start, stop) of split `valid` or `test` on the pinned `version`; its files may lack labels."""
 
     term: int
     evaluation: int
@@ -323,6 +323,7 @@ class Evaluate(_Message, frozen=True):
     start: int
     stop: int
     version: int
+    labeled: bool = True
 
 
 class TakeSnapshot(_Message, frozen=True):

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 
 namespace geartrain {
@@ -24,16 +25,18 @@ inline void add_weighted(float* __restrict to, const float* __restrict from, flo
     for (size_t i = 0; i < size; i++) to[i] += from[i] * weight;
 }
 
-inline void divide_floats(float* __restrict to, const float* from, float divisor, size_t size) {
+// `to` and `from` may be the same.
+inline void divide_floats(float* to, const float* from, float divisor, size_t size) {
     for (size_t i = 0; i < size; i++) to[i] = from[i] / divisor;
 }
 
 // Asks for every cache line of [begin, begin + bytes).
 template <int kForWriting>
 inline void prefetch_bytes(const void* begin, size_t bytes) {
-    const char* at = static_cast<const char*>(begin);
-    for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(at + i, kForWriting);
-    __builtin_prefetch(at + bytes - 1, kForWriting);
+    const uintptr_t stop = reinterpret_cast<uintptr_t>(begin) + bytes;
+    for (uintptr_t line = reinterpret_cast<uintptr_t>(begin) & ~uintptr_t{63}; line < stop; line += 64) {
+        __builtin_prefetch(reinterpret_cast<const void*>(line), kForWriting);
+    }
 }
 
 }  // namespace geartrain

@@ -63,23 +63,24 @@ struct RowwiseAdagrad {
                        const float* __restrict grads, size_t size, const Coefficients& c) {
         for (size_t i = 0; i < size; i++) second[i] = grads[i] / c.divisor + c.l2 * values[i];
         first[0] += sum_of_squares(second, size) / static_cast<float>(size);
-        const float root = std::sqrt(first[0]) + c.eps;
-        for (size_t i = 0; i < size; i++) values[i] -= c.rate * (second[i] / root);
+        const float rate = c.rate / (std::sqrt(first[0]) + c.eps);
+        for (size_t i = 0; i < size; i++) values[i] -= rate * second[i];
     }
 
 private:
-    // Eight partial sums, then a tree: the order that both a scalar loop and one AVX register can follow.
+    // Eight partial sums, a tree over them, then the rest one by one: an order that one AVX register can follow.
     static float sum_of_squares(const float* x, size_t size) {
         float lanes[8] = {};
         size_t i = 0;
         for (; i + 8 <= size; i += 8) {
             for (size_t lane = 0; lane < 8; lane++) lanes[lane] += x[i + lane] * x[i + lane];
         }
-        for (size_t lane = 0; i < size; i++, lane++) lanes[lane] += x[i] * x[i];
         for (size_t width = 4; width > 0; width /= 2) {
             for (size_t lane = 0; lane < width; lane++) lanes[lane] += lanes[lane + width];
         }
-        return lanes[0];
+        float sum = lanes[0];
+        for (; i < size; i++) sum += x[i] * x[i];
+        return sum;
     }
 };
 

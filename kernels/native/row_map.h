@@ -9,6 +9,10 @@
 #include <cstdint>
 #include <vector>
 
+#ifdef __AVX2__
+#include <immintrin.h>
+#endif
+
 #include "hashing.h"
 #include "region.h"
 
@@ -24,15 +28,27 @@ public:
 
     void prefetch(uint64_t hash) const { __builtin_prefetch(buckets() + place(hash)); }
 
+    // What a key's first bucket says: its row (or kNone), or a link to the overflow bucket to look in (0 is none).
+    struct Probe {
+        uint32_t row;
+        uint32_t link;
+    };
+
+    Probe probe(uint64_t key, uint64_t hash) const { return probe_bucket(buckets()[place(hash)], key); }
+
+    void prefetch_link(uint32_t link) const { __builtin_prefetch(overflow() + (link - 1)); }
+
+    // The row that the overflow buckets from `link` on have for `key`, or kNone.
+    uint32_t follow(uint64_t key, uint32_t link) const {
+        Probe probe{kNone, link};
+        while (probe.link != 0) probe = probe_bucket(overflow()[probe.link - 1], key);
+        return probe.row;
+    }
+
     // The row of `key`, or kNone.
     uint32_t find(uint64_t key, uint64_t hash) const {
-        const Bucket* bucket = buckets() + place(hash);
-        for (;;) {
-            const unsigned slot = first_match(*bucket, key);
-            const uint32_t value = bucket->rows[slot];
-            if (slot < kSlots || value == 0) return value - 1;
-            bucket = overflow() + (value - 1);
-        }
+        const Probe first = probe(key, hash);
+        return first.link == 0 ? first.row : follow(key, first.link);
     }
 
     // Adds a key that is not there yet.
@@ -61,8 +77,22 @@ private:
     // slot can only match after all the used ones.
     static unsigned first_match(const Bucket& bucket, uint64_t key) {
         unsigned matches = 1u << kSlots;
+#ifdef __AVX2__
+        const __m256i four = _mm256_load_si256(reinterpret_cast<const __m256i*>(bucket.keys));
+        const __m256i equal = _mm256_cmpeq_epi64(four, _mm256_set1_epi64x(static_cast<int64_t>(key)));
+        matches |= static_cast<unsigned>(_mm256_movemask_pd(_mm256_castsi256_pd(equal)));
+        matches |= static_cast<unsigned>(bucket.keys[4] == key) << 4;
+#else
         for (unsigned slot = 0; slot < kSlots; slot++) matches |= static_cast<unsigned>(bucket.keys[slot] == key) << slot;
+#endif
         return static_cast<unsigned>(__builtin_ctz(matches));
+    }
+
+    static Probe probe_bucket(const Bucket& bucket, uint64_t key) {
+        const unsigned slot = first_match(bucket, key);
+        const uint32_t value = bucket.rows[slot];
+        if (slot == kSlots) return {kNone, value};
+        return {value - 1, 0};
     }
 
     size_t place(uint64_t hash) const {

@@ -9,32 +9,66 @@
 
 namespace geartrain {
 
-// Keys in flight between the stages of a sweep: hash, look up, work. Enough to cover a miss with work on others.
-constexpr size_t kAhead = 16;
-
 constexpr size_t kStatistics = 3;  // shows, clicks, last version
 
-// Runs ask(i), then find(i) at least kAhead items later, then work(i) again that much later, for i in [0, size).
-template <typename Ask, typename Find, typename Work>
-static void sweep(size_t size, Ask ask, Find find, Work work) {
-    const size_t first = std::min(size, 2 * kAhead);
-    const size_t second = std::min(size, kAhead);
-    for (size_t i = 0; i < first; i++) ask(i);
-    for (size_t i = 0; i < second; i++) find(i);
-    size_t i = 0;
-    for (; i + 2 * kAhead < size; i++) {
-        ask(i + 2 * kAhead);
-        find(i + kAhead);
-        work(i);
-    }
-    for (; i + kAhead < size; i++) {
-        find(i + kAhead);
-        work(i);
-    }
-    for (; i < size; i++) work(i);
-}
+// Items between a prefetch and its use; memory answers many requests at once, so it pays to have many under way.
+constexpr size_t kAhead = 48;
 
-constexpr size_t kRing = 4 * kAhead;  // a power of two, for a cheap remainder
+// A sweep over keys in stages, each far enough behind the one before that its cache lines have arrived.
+class Sweep {
+public:
+    Sweep(const RowMap& map, const uint64_t* keys, size_t size) : map_(map), keys_(keys), size_(size) {}
+
+    // Calls fetch(row) early for each row that exists, and work(i, row or kNone) for i in [0, size) in order.
+    template <typename Fetch, typename Work>
+    void run(Fetch fetch, Work work) {
+        size_t i = 0;
+        for (; i < std::min(size_, 2 * kAhead); i++) step<true>(i, fetch, work);
+        for (; i < size_; i++) step<false>(i, fetch, work);
+        for (; i < size_ + 2 * kAhead; i++) step<true>(i, fetch, work);
+    }
+
+private:
+    static constexpr size_t kRing = 128;
+    static_assert(kRing >= 2 * kAhead, "items in flight have places of their own");
+
+    // One item for each stage. At the edges of the sweep some have none: theirs is at `size` or later, or below zero,
+    // which wraps to a large number.
+    template <bool kAtEdge, typename Fetch, typename Work>
+    void step(size_t i, Fetch& fetch, Work& work) {
+        if (!kAtEdge || i < size_) ask(i);
+        if (!kAtEdge || i - kAhead < size_) probe(i - kAhead, fetch);
+        if (!kAtEdge || i - kAhead - kAhead / 2 < size_) follow(i - kAhead - kAhead / 2, fetch);
+        if (!kAtEdge || i - 2 * kAhead < size_) work(i - 2 * kAhead, probes_[(i - 2 * kAhead) % kRing].row);
+    }
+
+    void ask(size_t i) {
+        hashes_[i % kRing] = RowMap::hash(keys_[i]);
+        map_.prefetch(hashes_[i % kRing]);
+    }
+
+    template <typename Fetch>
+    void probe(size_t i, Fetch& fetch) {
+        const RowMap::Probe probe = map_.probe(keys_[i], hashes_[i % kRing]);
+        probes_[i % kRing] = probe;
+        if (probe.row != RowMap::kNone) fetch(probe.row);
+        if (probe.link != 0) map_.prefetch_link(probe.link);
+    }
+
+    template <typename Fetch>
+    void follow(size_t i, Fetch& fetch) {
+        RowMap::Probe& probe = probes_[i % kRing];
+        if (probe.link == 0) return;
+        probe.row = map_.follow(keys_[i], probe.link);
+        if (probe.row != RowMap::kNone) fetch(probe.row);
+    }
+
+    const RowMap& map_;
+    const uint64_t* keys_;
+    size_t size_;
+    uint64_t hashes_[kRing];
+    RowMap::Probe probes_[kRing];
+};
 
 static size_t width_of(OptimizerKind kind, size_t dim) {
     switch (kind) {
@@ -56,27 +90,15 @@ RowStore::RowStore(size_t dim, OptimizerKind kind, const Initializer& initialize
       scratch_(dim) {}
 
 void RowStore::pull(const uint64_t* keys, size_t num_keys, float* out) const {
-    uint64_t hashes[kRing];
-    uint32_t rows[kRing];
-    sweep(
-        num_keys,
-        [&](size_t i) {
-            hashes[i % kRing] = RowMap::hash(keys[i]);
-            map_.prefetch(hashes[i % kRing]);
-        },
-        [&](size_t i) {
-            const uint32_t row = map_.find(keys[i], hashes[i % kRing]);
-            rows[i % kRing] = row;
-            if (row != RowMap::kNone) prefetch_bytes<0>(row_at(row), dim_ * sizeof(float));
-        },
-        [&](size_t i) {
-            const uint32_t row = rows[i % kRing];
-            if (row != RowMap::kNone) {
-                copy_floats(out + i * dim_, row_at(row), dim_);
-            } else {
-                initializer_.fill(keys[i], out + i * dim_, dim_);
-            }
-        });
+    Sweep(map_, keys, num_keys)
+        .run([&](uint32_t row) { prefetch_bytes<0>(row_at(row), dim_ * sizeof(float)); },
+             [&](size_t i, uint32_t row) {
+                 if (row != RowMap::kNone) {
+                     copy_floats(out + i * dim_, row_at(row), dim_);
+                 } else {
+                     initializer_.fill(keys[i], out + i * dim_, dim_);
+                 }
+             });
 }
 
 size_t RowStore::apply(const Gradients& gradients, const Coefficients& coefficients, uint32_t version) {
@@ -92,31 +114,20 @@ size_t RowStore::apply(const Gradients& gradients, const Coefficients& coefficie
 
 template <typename Kind>
 void RowStore::apply_as(const Gradients& gradients, const Coefficients& coefficients, uint32_t version) {
-    uint64_t hashes[kRing];
-    uint32_t rows[kRing];
-    sweep(
-        gradients.num_keys,
-        [&](size_t i) {
-            hashes[i % kRing] = RowMap::hash(gradients.keys[i]);
-            map_.prefetch(hashes[i % kRing]);
-        },
-        [&](size_t i) {
-            const uint32_t row = map_.find(gradients.keys[i], hashes[i % kRing]);
-            rows[i % kRing] = row;
-            if (row != RowMap::kNone) prefetch_bytes<1>(row_at(row), stride_ * sizeof(float));
-        },
-        [&](size_t i) {
-            uint32_t row = rows[i % kRing];
-            if (row == RowMap::kNone) row = find_or_add(gradients.keys[i]);
-            float* values = row_at(row);
-            float* first = values + dim_;
-            float* second = std::is_same_v<Kind, RowwiseAdagrad> ? scratch_.data() : first + dim_;
-            Kind::update(values, first, second, gradients.grads + i * dim_, dim_, coefficients);
-            float* statistics = first + state_width_;
-            statistics[0] += gradients.shows[i];
-            statistics[1] += gradients.clicks[i];
-            std::memcpy(statistics + 2, &version, sizeof version);
-        });
+    Sweep(map_, gradients.keys, gradients.num_keys)
+        .run([&](uint32_t row) { prefetch_bytes<1>(row_at(row), stride_ * sizeof(float)); },
+             [&](size_t i, uint32_t row) {
+                 // A row that was born or moved in the index since the look-up is found again here.
+                 if (row == RowMap::kNone) row = find_or_add(gradients.keys[i]);
+                 float* values = row_at(row);
+                 float* first = values + dim_;
+                 float* second = std::is_same_v<Kind, RowwiseAdagrad> ? scratch_.data() : first + dim_;
+                 Kind::update(values, first, second, gradients.grads + i * dim_, dim_, coefficients);
+                 float* statistics = first + state_width_;
+                 statistics[0] += gradients.shows[i];
+                 statistics[1] += gradients.clicks[i];
+                 std::memcpy(statistics + 2, &version, sizeof version);
+             });
 }
 
 uint32_t RowStore::find_or_add(uint64_t key) {

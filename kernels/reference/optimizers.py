@@ -8,7 +8,6 @@ from geartrain.types import Floats
 from kernels.update_rule import Coefficients
 
 LANES = 8
-"""The rowwise mean of squares is summed in eight interleaved partial sums, as one AVX register holds them."""
 
 
 def state_width(kind: str, dim: int) -> int:
@@ -32,7 +31,7 @@ def update(kind: str, values: Floats, states: Floats, grads: Floats, numbers: Co
         values -= rate * (mean / (np.sqrt(states) + eps))
     elif kind == "rowwise_adagrad":
         states += (_sum_of_squares(mean) / np.float32(dim))[:, None]
-        values -= rate * (mean / (np.sqrt(states) + eps))
+        values -= (rate / (np.sqrt(states) + eps)) * mean
     else:
         first, second = states[:, :dim], states[:, dim:]
         first += one_minus_beta1 * (mean - first)
@@ -41,10 +40,14 @@ def update(kind: str, values: Floats, states: Floats, grads: Floats, numbers: Co
 
 
 def _sum_of_squares(x: Floats) -> Floats:
+    """Eight interleaved partial sums, as one AVX register holds them, a tree over them, then the rest one by one."""
+    whole = x.shape[1] // LANES * LANES
     lanes = np.zeros((len(x), LANES), dtype=np.float32)
-    for start in range(0, x.shape[1], LANES):
-        part = x[:, start : start + LANES]
-        lanes[:, : part.shape[1]] += part * part
+    for start in range(0, whole, LANES):
+        lanes += np.square(x[:, start : start + LANES])
     half = lanes[:, :4] + lanes[:, 4:]
     quarter = half[:, :2] + half[:, 2:]
-    return quarter[:, 0] + quarter[:, 1]
+    total: Floats = quarter[:, 0] + quarter[:, 1]
+    for column in range(whole, x.shape[1]):
+        total += np.square(x[:, column])
+    return total

@@ -73,7 +73,7 @@ class RowStore:
         return initial_rows(keys, self.dim, self.initializer.kind, self.initializer.scale, self.initializer.seed)
 
     def _insert(self, keys: Keys) -> None:
-        self._row_of.update((key, self.num_rows + i) for i, key in enumerate(keys.tolist()))
+        self._row_of.update(zip(keys.tolist(), range(self.num_rows, self.num_rows + len(keys)), strict=True))
         self._values = np.concatenate([self._values, self._initial(keys)])
         self._states = _grown(self._states, len(keys))
         self._statistics = _grown(self._statistics, len(keys))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -92,8 +93,9 @@ def test_rows_follow_torch(kind: str) -> None:
     for step in range(1, NUM_STEPS + 1):
         rows = touched(step)
         values = torch.from_numpy(floats(step, len(rows), DIM))
-        parameter.grad = torch.sparse_coo_tensor(torch.from_numpy(rows)[None], values, parameter.shape)
-        optimizer.step()
+        with torch.sparse.check_sparse_tensor_invariants(True):
+            parameter.grad = torch.sparse_coo_tensor(torch.from_numpy(rows)[None], values, parameter.shape)
+            optimizer.step()
     eps = 1e-10 if kind == "adagrad" else 1e-8
     rules = [UpdateRule(lr=0.05, eps=eps, step=step) for step in range(1, NUM_STEPS + 1)]
     expected = parameter.detach().numpy()
@@ -168,18 +170,19 @@ def test_a_zero_gradient_never_divides_by_zero(kind: str) -> None:
 )
 def test_rules_that_cannot_be_used_are_refused(argument: str, value: float) -> None:
     with pytest.raises(KernelError) as caught:
-        replace(UpdateRule(lr=0.1), **{argument: value})
+        replace(UpdateRule(lr=0.1), **{argument: value})  # type: ignore[arg-type]
     assert caught.value.facts["argument"] == argument
 
 
 def test_dense_blocks_that_do_not_fit_are_refused() -> None:
     params, states, rule = floats(0, 3), np.zeros((1, 3), dtype=np.float32), UpdateRule(lr=0.1)
-    for argument, call in {
+    cases: dict[str, Callable[[], object]] = {
         "kind": lambda: apply_dense(params, params.copy(), states, "rowwise_adagrad", rule),
         "params": lambda: apply_dense(params.astype(np.float64), params, states, "adagrad", rule),
         "grads": lambda: apply_dense(params, params[:2], states, "adagrad", rule),
         "states": lambda: apply_dense(params, params.copy(), states, "adam", rule),
-    }.items():
+    }
+    for argument, call in cases.items():
         with pytest.raises(KernelError) as caught:
             call()
         assert caught.value.facts["argument"] == argument

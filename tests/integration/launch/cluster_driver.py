@@ -7,6 +7,7 @@ process ids of the roles as a JSON line.
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from pathlib import Path
 
@@ -37,6 +38,7 @@ def announce(cluster: LocalCluster) -> None:
 
 
 def main() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests themselves may run under nohup
     output = Path(sys.argv[2])
     cluster = cluster_of(output)
     try:

@@ -15,6 +15,7 @@ from process_watch import Watched
 from geartrain.errors import RoleDiedError
 from geartrain.launch import local
 from geartrain.launch.local import Job, LocalCluster
+from geartrain.timeouts import TimeOuts
 
 
 def run_until_training(cluster: LocalCluster, act: object) -> Job:
@@ -104,6 +105,29 @@ def test_a_death_comes_before_a_failure_that_follows_from_it(tmp_path: Path) -> 
 
     with pytest.raises(RoleDiedError, match="server s0 was killed"), cluster_of(tmp_path) as cluster:
         run_until_training(cluster, fall)
+
+
+def test_a_frozen_coordinator_counts_as_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "ANSWER_S", 0.2)
+    monkeypatch.setattr(local, "DEFAULT", TimeOuts(lease_s=0.2))
+    with pytest.raises(RoleDiedError) as caught, cluster_of(tmp_path) as cluster:
+        run_until_training(cluster, lambda: os.kill(role(cluster, "coordinator").process.pid, signal.SIGSTOP))
+    assert caught.value.message == "the coordinator did not answer for 0.6 s"
+
+
+def test_a_node_that_gives_up_on_a_frozen_coordinator_is_not_to_blame(
+    tmp_path: Path, fifo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "ANSWER_S", 0.2)
+
+    def freeze() -> None:
+        os.kill(role(cluster, "coordinator").process.pid, signal.SIGSTOP)
+        fifo.write_text("give up")
+
+    with pytest.raises(RoleDiedError) as caught, cluster_of(tmp_path, ("cpu", str(fifo))) as cluster:
+        run_until_training(cluster, freeze)
+    assert caught.value.facts["role"] == "coordinator"
+    assert "the coordinator does not answer, and worker w1 exited with status 1" in caught.value.message
 
 
 def test_a_role_that_cannot_start_is_named(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,11 +23,12 @@ with run_directory() as folder:
 
 
 @pytest.fixture
-def base(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = Path(tempfile.mkdtemp(dir="/tmp"))
-    monkeypatch.setenv("TMPDIR", str(folder))
-    monkeypatch.setattr(tempfile, "tempdir", None)
-    return folder
+def base(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A short temporary folder of the test's own."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        monkeypatch.setenv("TMPDIR", folder)
+        monkeypatch.setattr(tempfile, "tempdir", None)
+        yield Path(folder)
 
 
 def test_a_folder_of_a_killed_launcher_is_removed_by_the_next(base: Path) -> None:

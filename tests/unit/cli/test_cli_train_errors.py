@@ -1,0 +1,98 @@
+"""What is wrong with the command, the config, a file or its header is said before any role starts, with status 2."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_files import write_job
+from click.testing import CliRunner
+
+from geartrain.cli import command
+from geartrain.launch.local import LocalCluster
+
+DATA: dict[str, Any] = {"train": ["train.csv"], "valid": ["valid.csv"], "test": ["test.csv"]}
+MODEL: dict[str, Any] = {"type": "deepfm", "embedding_dim": 4, "hidden": [8]}
+
+
+@pytest.fixture(autouse=True)
+def no_roles(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(self: LocalCluster) -> LocalCluster:
+        raise AssertionError("a role would have been started")
+
+    monkeypatch.setattr(LocalCluster, "__enter__", start)
+
+
+def refusal(*arguments: str) -> str:
+    """The line on stderr of a `train` that must be refused; nothing else may be printed, nor a folder be made."""
+    result = CliRunner().invoke(command, ["train", *arguments])
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    assert result.stderr.startswith("error: ") and result.stderr.count("\n") == 1
+    return result.stderr
+
+
+@pytest.mark.parametrize(
+    ("sections", "words"),
+    [
+        ({"colour": "red"}, ["colour"]),
+        ({"training": {"batch_size": "many"}}, ["training.batch_size", "many"]),
+        ({"training": {"batch_size": 0}}, ["training.batch_size", "0"]),
+        ({"model": {**MODEL, "embedding_dim": 0}}, ["model.embedding_dim", "0"]),
+        ({"model": {**MODEL, "type": "transformer"}}, ["model.type", "transformer", "deepfm"]),
+        ({"data": {**DATA, "train": ["gone.csv"]}}, ["data.train.0", "gone.csv"]),
+        ({"data": {**DATA, "train": ["part-*.csv"]}}, ["data.train.0", "part-*.csv", "at least one file"]),
+        ({"data": {**DATA, "test": ["../elsewhere.csv"]}}, ["data.test.0", "../elsewhere.csv"]),
+        ({"data": {**DATA, "root": "/"}}, ["data.root", "allowed roots"]),
+        ({"label": "click"}, ["click", "train.csv"]),
+        ({"features": [{"name": "age", "kind": "categorical"}]}, ["age", "train.csv"]),
+    ],
+)
+def test_a_wrong_config(tmp_path: Path, sections: dict[str, Any], words: list[str]) -> None:
+    line = refusal(str(write_job(tmp_path, **sections)))
+    for word in words:
+        assert word in line
+
+
+def test_an_empty_data_file(tmp_path: Path) -> None:
+    config = write_job(tmp_path)
+    (tmp_path / "valid.csv").write_text("")
+    assert "valid.csv" in refusal(str(config))
+
+
+def test_a_data_file_with_nothing_but_a_header(tmp_path: Path) -> None:
+    config = write_job(tmp_path)
+    (tmp_path / "test.csv").write_text("label,user,price\n")
+    assert "test.csv" in refusal(str(config))
+
+
+def test_no_config_file(tmp_path: Path) -> None:
+    assert "nothing.yaml" in refusal(str(tmp_path / "nothing.yaml"))
+
+
+OPTIONS: list[tuple[Callable[[Path], list[str]], str]] = [
+    (lambda folder: ["--set", "training.batch_size=-4"], "training.batch_size"),
+    (lambda folder: ["--set", "training.batch_size"], "key.path=value"),
+    (lambda folder: ["--sync-group-size", "none"], "sync.group_size"),
+    (lambda folder: ["--device", "emulate:name=V100,samples_per_s=3000"], "emulate"),
+    (lambda folder: ["--device", "tpu", "--device", "cpu"], "tpu"),
+    (lambda folder: ["--device", "cpu", "--worker-num", "2"], "one for each of the 2 workers"),
+    (lambda folder: ["--resume", str(folder)], "manifest.json"),
+    (lambda folder: ["--resume", str(folder), "--init-from", str(folder)], "--init-from"),
+]
+
+
+@pytest.mark.parametrize(("options", "word"), OPTIONS)
+def test_a_wrong_option(tmp_path: Path, options: Callable[[Path], list[str]], word: str) -> None:
+    assert word in refusal(str(write_job(tmp_path)), *options(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "options", [["--server-num", "0"], ["--worker-num", "two"], ["--sync-mode", "fast"], ["--redis"]]
+)
+def test_an_option_that_is_no_option_is_explained(tmp_path: Path, options: list[str]) -> None:
+    result = CliRunner().invoke(command, ["train", str(write_job(tmp_path)), *options])
+    assert result.exit_code == 2
+    assert options[0] in result.stderr
