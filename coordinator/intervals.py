@@ -34,7 +34,7 @@ class IntervalSet:
         """Add an interval of this pass. Raises ConservationError when a position is in the set already."""
         if interval.pass_index != self.pass_index:
             raise ConservationError(
-                f"{interval.start} to {interval.stop} of pass {interval.pass_index} among positions of pass {self.pass_index}",
+                f"{interval.start} to {interval.stop} of pass {interval.pass_index}, others are of {self.pass_index}",
                 pass_index=interval.pass_index,
                 start=interval.start,
                 stop=interval.stop,

@@ -51,7 +51,8 @@ def cut_equally(interval: Interval, num_members: int, min_share: int = 0) -> Sha
     sizes = split_by_weight(interval.num_samples, [1] * num_members, min_share)
     cuts = list(accumulate(sizes, initial=interval.start))
     if interval.num_samples < min_share:
-        return ShareCut(cuts, f"{interval.num_samples} samples are left, batch norm needs {min_share} in a share")
+        left = "1 sample is" if interval.num_samples == 1 else f"{interval.num_samples} samples are"
+        return ShareCut(cuts, f"{left} left, batch norm needs {min_share} in a share")
     return ShareCut(cuts, "")
 
 

@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 Result = Mapping[str, Any]
+
+PIPE_WIDTH = 120
+"""Columns where there is no terminal to fit."""
+
+
+def table_console() -> Console:
+    """Where tables are printed to: stdout, as wide as the terminal, if it is one."""
+    console = Console()
+    return console if console.is_terminal else Console(width=PIPE_WIDTH)
 
 
 def render_report(result: Result) -> RenderableType:

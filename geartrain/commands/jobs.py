@@ -119,16 +119,17 @@ def stats(coordinator: str, as_json: bool) -> None:
 
 
 def print_table(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from geartrain.report import table_console
 
     table = Table(box=None, pad_edge=False)
     for title in titles:
         table.add_column(title, overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
-    Console().print(table)
+    table_console().print(table)
 
 
 def _progress(job: Mapping[str, Any]) -> str:

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 Job = Mapping[str, Any]
 
 SPLITS = ("train", "valid", "test")
-PIPE_WIDTH = 120
-"""Columns of a report that does not go to a terminal."""
 
 
 def local_spec(
@@ -86,11 +84,6 @@ def show_result(job: Job, *, as_json: bool) -> None:
 
 
 def print_report(result: Mapping[str, Any]) -> None:
-    from rich.console import Console
+    from geartrain.report import render_report, table_console
 
-    from geartrain.report import render_report
-
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=PIPE_WIDTH)
-    console.print(render_report(result))
+    table_console().print(render_report(result))

@@ -31,6 +31,12 @@ def _names(config: JobConfig) -> None:
         seen.add(feature.name)
 
 
+def _model_fields(config: JobConfig) -> None:
+    for name in config.model.unused_fields():
+        value = getattr(config.model, name)
+        raise field_error(f"model.{name}", f"nothing: model {config.model.type} has no part for it", value)
+
+
 def _slots(config: JobConfig) -> None:
     if not config.table_names():
         kinds = [feature.kind for feature in config.features]
@@ -109,6 +115,7 @@ def _tables(config: JobConfig) -> None:
 
 _CHECKS: tuple[Callable[[JobConfig], None], ...] = (
     _names,
+    _model_fields,
     _slots,
     _bucketize_tables,
     _columns,

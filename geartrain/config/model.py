@@ -29,11 +29,12 @@ class ModelConfig(Section):
     """Layers of the cross network; dcn only."""
 
     def unused_fields(self) -> tuple[str, ...]:
-        """Fields that the config gives and this type of model has no part for, so that they can be told to the user."""
+        """Fields that differ from their default although this type of model has no part for them."""
         unused = () if self.type == "dcn" else ("num_cross_layers",)
         if self.type == "lr":
             unused = (*_TOWER_FIELDS, *unused)
-        return tuple(name for name in unused if name in self.model_fields_set)
+        defaults = ModelConfig(type=self.type)
+        return tuple(name for name in unused if getattr(self, name) != getattr(defaults, name))
 
 
 def has_first_order(model: ModelConfig) -> bool:

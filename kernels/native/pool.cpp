@@ -11,6 +11,7 @@ namespace geartrain {
 
 // Samples of one tile: its part of the pooled output stays in the first-level cache while all slots are written.
 constexpr size_t kTile = 16;
+constexpr int64_t kMostPrefetches = 2 * kTile;
 constexpr size_t kAhead = 8;
 
 static void pool_forward(Matrix<const float> rows, Vector<const int64_t> inverse, Vector<const int64_t> bag_offsets,
@@ -22,7 +23,8 @@ static void pool_forward(Matrix<const float> rows, Vector<const int64_t> inverse
         for (size_t slot = 0; slot < num_slots; slot++) {
             if (slot + 1 < num_slots) {
                 const int64_t* next = offsets + (slot + 1) * num_samples;
-                for (int64_t i = next[tile]; i < std::min(next[stop], next[tile] + 2 * static_cast<int64_t>(kTile)); i++) {
+                const int64_t last = std::min(next[stop], next[tile] + kMostPrefetches);
+                for (int64_t i = next[tile]; i < last; i++) {
                     prefetch_bytes<0>(rows.data() + inverse.data()[i] * dim, dim * sizeof(float));
                 }
             }

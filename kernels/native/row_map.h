@@ -1,8 +1,8 @@
 // A map from 64-bit keys to row numbers that grows one bucket at a time (linear hashing, Litwin 1980).
 //
-// A bucket is one cache line: five keys, their row numbers and a link to an overflow bucket. Every key is legal, because
-// a slot is empty by its row number, which is stored plus one. When the load rises, the next bucket in turn is split
-// in two, so an insertion never waits for the whole index, and buckets stay in one region that never moves.
+// A bucket is one cache line: five keys, their row numbers and a link to an overflow bucket. Every key is legal,
+// because a slot is empty by its row number, which is stored plus one. When the load rises, the next bucket in turn is
+// split in two, so an insertion never waits for the whole index, and buckets stay in one region that never moves.
 #pragma once
 
 #include <cstddef>
@@ -83,7 +83,9 @@ private:
         matches |= static_cast<unsigned>(_mm256_movemask_pd(_mm256_castsi256_pd(equal)));
         matches |= static_cast<unsigned>(bucket.keys[4] == key) << 4;
 #else
-        for (unsigned slot = 0; slot < kSlots; slot++) matches |= static_cast<unsigned>(bucket.keys[slot] == key) << slot;
+        for (unsigned slot = 0; slot < kSlots; slot++) {
+            matches |= static_cast<unsigned>(bucket.keys[slot] == key) << slot;
+        }
 #endif
         return static_cast<unsigned>(__builtin_ctz(matches));
     }

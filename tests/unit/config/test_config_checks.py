@@ -110,8 +110,21 @@ def test_label_forms(parse: Parse) -> None:
     assert (label.column, label.positive) == ("rating", ("4", "5"))
 
 
-def test_fields_without_a_part_in_the_model_are_told(parse: Parse) -> None:
-    assert parse().model.unused_fields() == ()
-    assert parse("model.type=lr").model.unused_fields() == ("embedding_dim", "hidden")
-    assert parse("model={type: wide_deep, num_cross_layers: 2}").model.unused_fields() == ("num_cross_layers",)
-    assert parse("model={type: dcn, num_cross_layers: 2}").model.unused_fields() == ()
+@pytest.mark.parametrize(
+    ("model", "field"),
+    [
+        ("{type: lr, hidden: [4]}", "model.hidden"),
+        ("{type: lr, embedding_dim: 4}", "model.embedding_dim"),
+        ("{type: lr, dropout: 0.5}", "model.dropout"),
+        ("{type: wide_deep, num_cross_layers: 2}", "model.num_cross_layers"),
+    ],
+)
+def test_a_field_without_a_part_in_the_model_is_refused(parse: Parse, model: str, field: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(f"model={model}")
+    assert caught.value.facts["field"] == field
+
+
+def test_a_model_takes_the_fields_that_it_has(parse: Parse) -> None:
+    assert parse("model={type: lr}").model.type == "lr"
+    assert parse("model={type: dcn, num_cross_layers: 2}").model.num_cross_layers == 2

@@ -66,11 +66,9 @@ def accepted_fields(draw: st.DrawFn) -> dict[str, Any]:
         "valid": ["b.csv"],
         "group_by": draw(st.sampled_from([None, "always"])),
     }
+    tower = {"embedding_dim": counts, "hidden": st.lists(counts, min_size=1), "dropout": shares}
     model = draw(
-        _some(
-            {"type": st.sampled_from(["lr", "wide_deep", "deepfm", "dcn"])},
-            {"embedding_dim": counts, "hidden": st.lists(counts, min_size=1), "dropout": shares},
-        )
+        st.one_of(st.just({"type": "lr"}), _some({"type": st.sampled_from(["wide_deep", "deepfm", "dcn"])}, tower))
     )
     training = draw(
         _some({}, {"lr_schedule": schedules, "sparse_optimizer": optimizers, "dense_optimizer": optimizers})

@@ -37,5 +37,4 @@ def test_example_loads(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("GEARTRAIN_DATA", str(tmp_path))
     config = load_config(file)
     assert Path(config.data.root).parent == tmp_path
-    assert config.model.unused_fields() == ()
     assert JobConfig.from_resolved(config.to_dict()) == config

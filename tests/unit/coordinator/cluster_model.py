@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hypothesis import HealthCheck, settings
+
 from coordinator import journal
 from coordinator.arrivals import ArrivalCollector, ReportOutcome
 from coordinator.events import (
@@ -25,6 +27,9 @@ from coordinator.grants import GiveGrant, GrantMachine
 from coordinator.shares import group_batch_sizes
 from coordinator.window import WindowMachine, WindowSettings
 from geartrain.wire.messages import Staged
+
+steady = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""For property tests: a machine that is busy with something else fails none of them."""
 
 SERVERS = {"s0": 11, "s1": 12}
 TERM = 3
@@ -87,8 +92,7 @@ class ClusterModel:
         everyone = [(spec.group, spec.members) for spec in staying] + fresh
         batches = group_batch_sizes(self.setting.batch_size, [len(members) for _, members in everyone])
         self.specs = {
-            group: GroupSpec(group, members, batch)
-            for (group, members), batch in zip(everyone, batches, strict=True)
+            group: GroupSpec(group, members, batch) for (group, members), batch in zip(everyone, batches, strict=True)
         }
         keep = [step for step in self.grants.undecided_arrivals() if step.group not in self.specs]
         returned = self.grants.set_groups(self.specs.values(), keep, self.window.version)

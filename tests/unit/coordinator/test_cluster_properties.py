@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from cluster_model import ClusterModel, Setting, outline, steady
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -13,7 +14,6 @@ from coordinator.conservation import prove_conservation
 from coordinator.events import StepId
 from coordinator.replay import replay
 from geartrain.errors import StaleMessageError
-from tests.unit.coordinator.cluster_model import ClusterModel, Setting, outline
 
 SIZES = st.lists(st.integers(1, 3), min_size=1, max_size=4).map(tuple)
 
@@ -126,7 +126,7 @@ class RandomLife(RuleBasedStateMachine):
         assert report.samples_applied + report.samples_skipped == self.model.setting.num_rows * num_passes
 
 
-RandomLife.TestCase.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)
+RandomLife.TestCase.settings = settings(steady, max_examples=120, stateful_step_count=40)
 TestRandomLife = RandomLife.TestCase
 
 
@@ -152,7 +152,7 @@ SYNC_SETTINGS = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(steady, max_examples=60)
 @given(SYNC_SETTINGS, st.data())
 def test_sync_decisions_do_not_depend_on_the_order_of_arrivals(setting: Setting, data: st.DataObject) -> None:
     one, other = run_in_order(setting, data), run_in_order(setting, data, max_gap_ms=5000)
@@ -160,7 +160,7 @@ def test_sync_decisions_do_not_depend_on_the_order_of_arrivals(setting: Setting,
     assert one.granted == other.granted
 
 
-@settings(max_examples=60, deadline=None)
+@settings(steady, max_examples=60)
 @given(SYNC_SETTINGS, st.data())
 def test_hybrid_is_sync_when_all_arrive_inside_the_window(setting: Setting, data: st.DataObject) -> None:
     in_sync = run_in_order(setting, data)
@@ -170,7 +170,7 @@ def test_hybrid_is_sync_when_all_arrive_inside_the_window(setting: Setting, data
     assert [outline(decision) for decision in hybrid.decisions] == [outline(decision) for decision in in_sync.decisions]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(steady, max_examples=60)
 @given(SYNC_SETTINGS, st.data())
 def test_one_group_is_synchronous_in_every_mode(setting: Setting, data: st.DataObject) -> None:
     alone = {**setting.__dict__, "group_sizes": (2,), "window_ms": 0.0}
@@ -180,7 +180,7 @@ def test_one_group_is_synchronous_in_every_mode(setting: Setting, data: st.DataO
     assert all(decision.step_scale == 1 for decision in runs[0].decisions)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(steady, max_examples=60)
 @given(SYNC_SETTINGS)
 def test_sync_rounds_of_several_groups_cover_the_global_batches(setting: Setting) -> None:
     model = ClusterModel(setting)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from cluster_model import outline
 
 from coordinator.events import Arrival, Decide, GroupsChanged, InFlight, RoundState, StepArrived, StepId, Tick, Wait
 from coordinator.window import WindowMachine, WindowSettings
 from geartrain.errors import ConfigError, ConflictError, StaleMessageError
 from geartrain.types import Interval
-from tests.unit.coordinator.cluster_model import outline
 
 HYBRID = WindowSettings("hybrid", window_ms=20.0)
 
@@ -276,7 +276,13 @@ def test_snapshot_tells_mode_window_queue_and_staleness() -> None:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("mode", "eventual"), ("window_ms", -1.0), ("staleness_decay", 0.0), ("staleness_decay", 1.1), ("max_staleness", 0)],
+    [
+        ("mode", "eventual"),
+        ("window_ms", -1.0),
+        ("staleness_decay", 0.0),
+        ("staleness_decay", 1.1),
+        ("max_staleness", 0),
+    ],
 )
 def test_settings_that_no_window_could_work_with_are_refused_by_field(field: str, value: object) -> None:
     fields = {"mode": "sync", "pipeline_depth": 1, field: value}
