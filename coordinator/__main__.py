@@ -9,6 +9,8 @@ import threading
 import time
 from pathlib import Path
 
+import msgspec
+
 from api.app import create_app
 from api.serve import ApiServer
 from coordinator.cluster import Cluster
@@ -40,7 +42,8 @@ def run(
     host, port = listen.rsplit(":", 1)
     store = SqliteStore(state_dir / STATE_FILE)
     settings = CoreSettings(cluster_token, lease_s, num_servers, num_workers, output_dir)
-    core = Core(settings, store.raise_term(), time.time)
+    saved = [msgspec.json.decode(value) for _, value in store.items("job/")]
+    core = Core(settings, store.raise_term(), time.time, saved)
     control = ControlServer(core, store, control_address)
     cluster = Cluster(control, allowed_roots, Path.cwd())
     server = ApiServer(create_app(cluster, api_token=api_token), host, int(port))

@@ -134,7 +134,7 @@ class Cluster:
             trained = manifest.index["key_kinds"].get(table, kind) if manifest is not None else kind
             if trained != kind:
                 raise DataFileError(
-                    f"the ids of table {table} are {kind}s, the checkpoint was trained on {trained}s: no row would match",
+                    f"the ids of table {table} are {kind}s, those of the checkpoint {trained}s: no row would match",
                     field=f"tables.{table}",
                     value=kind,
                     expected=trained,

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from coordinator import journal
 from coordinator.checkpoints import Manifest
 from coordinator.commands import Command, Journal, SaveJob, Send, ShellAnswer, TermRaised, TimePassed
-from coordinator.jobs import CloseJob, JobCommand, JobMachine
+from coordinator.jobs import FINAL_STATES, CloseJob, Job, JobCommand, JobMachine
 from coordinator.membership import Lost, MemberCommand, Membership, NodeRefused
 from coordinator.plan import JobPlan, Task
 from coordinator.routing import initial_route
@@ -76,16 +76,35 @@ class JobRecord:
     progress: dict[str, Any] = field(default_factory=dict)
     events: list[tuple[float, str, str]] = field(default_factory=list)
 
+    @staticmethod
+    def restored(saved: dict[str, Any]) -> JobRecord:
+        """The record of a job of an earlier coordinator: its result is known, its data are not looked at again."""
+        config = JobConfig.from_resolved(saved["config"])
+        task = Task(**saved["task"])
+        return JobRecord(
+            saved["id"], config, task, DatasetIndex(), None, saved["submitted_at"], saved["error"], saved["result"]
+        )
+
 
 class Core:
     """All state of a coordinator. `unix_time` is asked for the times that people see."""
 
-    def __init__(self, settings: CoreSettings, term: int, unix_time: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        settings: CoreSettings,
+        term: int,
+        unix_time: Callable[[], float],
+        saved: Iterable[dict[str, Any]] = (),
+    ) -> None:
+        """`saved`: the records that an earlier coordinator stored. What it had not finished has failed with it."""
         self.settings = settings
         self.term = term
         self.members = Membership(settings.token, settings.lease_s)
-        self.jobs = JobMachine()
-        self.records: dict[str, JobRecord] = {}
+        before = [_interrupted(fields) for fields in sorted(saved, key=lambda fields: fields["submitted_at"])]
+        self.jobs = JobMachine(
+            Job(one["id"], one["state"], one["reason"], 0.0, ended_s=0.0, closed=True) for one in before
+        )
+        self.records = {one["id"]: JobRecord.restored(one) for one in before}
         self.run: JobRun | None = None
         self.route: Route | None = None
         self.stats: dict[str, deque[tuple[float, ServerStats]]] = {}
@@ -101,7 +120,8 @@ class Core:
         """Queue a checked job."""
         self.records[record.id] = record
         self._note(record.id, "queued", "submitted")
-        return self._obey(self.jobs.submit(record.id, now_s), now_s)
+        commands = self.jobs.submit(record.id, now_s)
+        return [self._save(record.id), *self._obey(commands, now_s)]
 
     def cancel(self, job: str, now_s: float) -> list[Command]:
         """Cancel a job that has not ended."""
@@ -325,6 +345,7 @@ class Core:
                 "state": state.state,
                 "reason": state.reason,
                 "config": record.config.to_dict(),
+                "task": asdict(record.task),
                 "submitted_at": record.submitted_at,
                 "error": record.error,
                 "result": record.result,
@@ -340,6 +361,14 @@ class Core:
         error = StaleMessageError(f"{name} is refused: {why}", got=got, current=current)
         log.info("%s", error)
         return [Send(getattr(message, "node", ""), Refused(error.to_dict()))]
+
+
+def _interrupted(saved: dict[str, Any]) -> dict[str, Any]:
+    """A saved record as it stands after its coordinator is gone."""
+    if saved["state"] in FINAL_STATES:
+        return saved
+    error = RoleDiedError("the coordinator ended before the job did", role="coordinator")
+    return {**saved, "state": "failed", "reason": error.message, "error": error.to_dict()}
 
 
 def _refused(commands: list[MemberCommand]) -> bool:

@@ -26,6 +26,6 @@ headers=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("inc
 [ -f "$headers/Python.h" ] || fail "the Python headers are missing ($headers/Python.h; usually a package named python3-dev)"
 
 echo "setup: installing the pinned packages and building the kernels with $compiler (minutes the first time)"
-pip=("$venv/bin/python" -m pip install --quiet --constraint constraints.txt)
+pip=("$venv/bin/python" -m pip install -qq --constraint constraints.txt)
 "${pip[@]}" scikit-build-core nanobind cmake ninja || fail "the build tools could not be installed (the first set-up needs the network)"
 "${pip[@]}" --no-build-isolation --editable '.[cpu,dev]' || fail "Geartrain could not be installed (the first set-up needs the network)"

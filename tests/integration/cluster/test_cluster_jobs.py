@@ -101,18 +101,6 @@ def test_a_bad_row_fails_the_job_and_nothing_else(standing: Standing, line: str,
     assert standing.run(training={"passes": 1})["samples"] == 2000
 
 
-def test_stats_shows_the_rows_of_each_server(standing: Standing) -> None:
-    result = standing.run()
-    told = standing.commands.run("stats", "--json", "--coordinator", standing.url).json
-    assert {(row["server"], row["table"]) for row in told["servers"]} == {
-        (server, table) for server in ("s0", "s1") for table in ("user", "item", "tags")
-    }
-    assert result["version"] == told["totals"]["version"]
-    lines = standing.commands.run("stats", "--coordinator", standing.url).stdout.splitlines()
-    assert lines[0].split()[:2] == ["server", "table"]
-    assert [line.split()[0] for line in lines[1:]] == ["s0"] * 3 + ["s1"] * 3
-
-
 def test_a_second_up_changes_nothing(standing: Standing) -> None:
     again = standing.commands.run("up", "--port=1")
     assert (again.status, again.stdout) == (0, f"already up at {standing.url}; nothing was changed\n")

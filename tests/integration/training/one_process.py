@@ -51,6 +51,7 @@ class Trained:
 
 def train(config: JobConfig, files: Sequence[Path]) -> Trained:
     """One pass over CSV files, in batches of the config's size."""
+    torch.set_num_threads(1)  # for matrices as small as these
     chunks = [list(csv.DictReader(file.open(newline=""))) for file in files]
     run = _Run(config, [row for chunk in chunks for row in chunk])
     order = PassOrder([len(chunk) for chunk in chunks], config.training.seed, 0, config.data.shuffle)

@@ -60,7 +60,7 @@ def data_index(train: int = 50, valid: int = 10, test: int = 10) -> DatasetIndex
 
 
 class ScriptedNodes:
-    """A core with scripted nodes. `sent` keeps every message by node, `entries` the journal, `aucs` what valid gives."""
+    """A core with scripted nodes. `sent` keeps all messages by node, `entries` the journal, `aucs` what valid gives."""
 
     def __init__(self, num_servers: int = 2, num_workers: int = 2, seed: int = 0) -> None:
         settings = CoreSettings("token", 5.0, num_servers, num_workers, Path("/out"))

@@ -1,7 +1,8 @@
-"""The life of jobs in the core, with scripted nodes: every phase, every way to end, and what must not change anything."""
+"""The life of jobs in the core, with scripted nodes: all phases, all ways to end, and what must change nothing."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from scripted_nodes import ScriptedNodes, data_index, job_config
 
 from coordinator import journal, views
 from coordinator.conservation import prove_conservation
+from coordinator.core import Core
 from coordinator.plan import Task
 from geartrain.errors import ConflictError, RoleDiedError
 from geartrain.wire import messages as wire
@@ -297,3 +299,17 @@ def test_rates_of_the_tier_come_from_two_heartbeats() -> None:
     assert tier["servers"][0]["pull_rows_per_s"] == 200.0
     assert tier["totals"]["bytes_per_row"] == 100.0
     assert (tier["totals"]["staged_bytes"], tier["tables"]["user"]["num_rows"]) == (7, 10)
+
+
+def test_a_coordinator_that_starts_again_knows_earlier_jobs() -> None:
+    nodes = ScriptedNodes()
+    done = nodes.submit(job_config(), data_index())
+    nodes.run()
+    broken_off = nodes.submit(job_config(), data_index())
+    nodes.run(until=lambda: nodes.core.run is not None and nodes.core.run.view.version >= 3)
+    again = Core(nodes.core.settings, 2, lambda: 2000.0, json.loads(json.dumps(list(nodes.saved.values()))))
+    states = {name: (again.jobs.job(name).state, again.records[name].result) for name in again.records}
+    assert states == {done: ("succeeded", nodes.core.records[done].result), broken_off: ("failed", None)}
+    assert again.records[broken_off].error is not None
+    assert again.records[broken_off].error["code"] == "role_died"
+    assert again.jobs.active is None
