@@ -32,16 +32,18 @@ def run(
     lease_s: float,
     num_servers: int,
     num_workers: int,
+    job_folders: bool,
     ready_file: Path | None,
 ) -> None:
     """Run a coordinator until SIGTERM or SIGINT.
 
     `listen` is the API's HOST:PORT (port 0: a free one), `control_address` the nodes' channel. `ready_file` gets
-    `{"url", "control"}` once both listen. Raises `PortInUseError` before anything is started.
+    `{"url", "control"}` once both listen. With `job_folders` each job writes into a
+    folder of its own in `output_dir`. Raises `PortInUseError` before anything is started.
     """
     host, port = listen.rsplit(":", 1)
     store = SqliteStore(state_dir / STATE_FILE)
-    settings = CoreSettings(cluster_token, lease_s, num_servers, num_workers, output_dir)
+    settings = CoreSettings(cluster_token, lease_s, num_servers, num_workers, output_dir, job_folders)
     saved = [msgspec.json.decode(value) for _, value in store.items("job/")]
     core = Core(settings, store.raise_term(), time.time, saved)
     control = ControlServer(core, store, control_address)

@@ -13,7 +13,7 @@ from coordinator.events import Decide
 from geartrain.wire.messages import Staged
 
 POINT_EVERY_S = 0.5
-"""A point of the time series covers at least this long."""
+"""A point of the time series covers at least this much training time: short passes share one."""
 
 
 @dataclass(slots=True)
@@ -40,19 +40,21 @@ class Accounts:
     last_loss: float | None = None
     _pass_start_s: float | None = None
     _point_start_s: float = 0.0
+    _point_seconds: float = 0.0
     _point_samples: int = 0
     _point_loss: float = 0.0
 
     def pass_opened(self, now_s: float) -> None:
         """Training time runs from the first grant of a pass ..."""
-        self._pass_start_s = now_s
-        self._point_start_s, self._point_samples, self._point_loss = now_s, 0, 0.0
+        self._pass_start_s = self._point_start_s = now_s
 
     def pass_drained(self, now_s: float) -> None:
         """... to its last applied window."""
         if self._pass_start_s is not None:
             self.train_seconds += now_s - self._pass_start_s
+            self._point_seconds += now_s - self._point_start_s
             self._pass_start_s = None
+            self._take_loss()
 
     def seconds_until(self, now_s: float) -> float:
         """Training time so far, the open pass included."""
@@ -82,16 +84,21 @@ class Accounts:
         self, now_s: float, unix_time: float, version: int, window: Callable[[], dict[str, Any] | None]
     ) -> None:
         """Add a point to the time series if its time is over; `window` is asked for the state of the window then."""
-        elapsed = now_s - self._point_start_s
+        elapsed = self._point_seconds + now_s - self._point_start_s
         if self._pass_start_s is None or elapsed < POINT_EVERY_S or self._point_samples == 0:
             return
-        self.last_loss = self._point_loss / self._point_samples
+        self._take_loss()
         self._add_point(unix_time, version, self._point_samples / elapsed, window() or {}, auc=None)
-        self._point_start_s, self._point_samples, self._point_loss = now_s, 0, 0.0
+        self._point_start_s, self._point_seconds, self._point_samples, self._point_loss = now_s, 0.0, 0, 0.0
 
     def evaluated(self, unix_time: float, version: int, metrics: dict[str, Any]) -> None:
         """Add a point with the AUC of an evaluation."""
         self._add_point(unix_time, version, None, {}, auc=metrics.get("auc"))
+
+    def _take_loss(self) -> None:
+        """The mean loss since the last point is the loss that is shown; a pass may be too short for a point."""
+        if self._point_samples > 0:
+            self.last_loss = self._point_loss / self._point_samples
 
     def _add_point(
         self, unix_time: float, version: int, rate: float | None, window: dict[str, Any], auc: float | None

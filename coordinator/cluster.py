@@ -14,7 +14,7 @@ from coordinator.control import ControlServer
 from coordinator.core import Core, JobRecord
 from coordinator.plan import Task
 from geartrain.config import JobConfig, parse_config
-from geartrain.config.paths import resolve_inside
+from geartrain.config.paths import resolve_root
 from geartrain.data.index import DatasetIndex, build_index
 from geartrain.errors import ConfigError, DataFileError, NotFoundError
 
@@ -117,7 +117,7 @@ class Cluster:
             if task.kind != "train" or task.init:
                 raise ConfigError("task.checkpoint: expected a checkpoint directory, got none", field="task.checkpoint")
             return task
-        path = resolve_inside(self._base_dir, task.checkpoint, self._allowed_roots)
+        path = resolve_root(task.checkpoint, self._base_dir, self._allowed_roots, "task.checkpoint")
         return Task(task.kind, str(path), task.init, task.split)
 
     def _index(self, config: JobConfig, task: Task, manifest: Manifest | None) -> DatasetIndex:

@@ -51,13 +51,17 @@ STATS_KEPT = 12
 
 @dataclass(frozen=True, slots=True)
 class CoreSettings:
-    """What the cluster is: its token, its lease, and how many nodes a job needs."""
+    """What the cluster is: its token, its lease, how many nodes a job needs, where the files of jobs go.
+
+    With `job_folders` each job has a folder of its own, named by its id, in `output_dir`.
+    """
 
     token: str
     lease_s: float
     num_servers: int
     num_workers: int
     output_dir: Path
+    job_folders: bool = False
 
 
 @dataclass(slots=True)
@@ -297,7 +301,7 @@ class Core:
             workers={node.name: node.incarnation for node in workers},
             devices={node.name: node.device for node in workers},
             route=self.route,
-            output_dir=settings.output_dir,
+            output_dir=settings.output_dir / job if settings.job_folders else settings.output_dir,
             manifest=record.manifest,
             first_group=self._next_group,
         )
@@ -334,6 +338,9 @@ class Core:
     def _closed(self, job: str, reason: str, now_s: float) -> list[Command]:
         log.info("%s is closed: %s", job, reason)
         self._closing = None
+        for kept in self.stats.values():  # the last counters stay to be seen, but nothing moves any more
+            while len(kept) > 1:
+                kept.popleft()
         return self._obey(self.jobs.closed(job, now_s), now_s)
 
     def _save(self, job: str) -> SaveJob:

@@ -242,7 +242,8 @@ class JobRun:
         self._emit([ComputeMetrics(self._plan.job, self._evaluations, split, parts)])
         computed = yield from self._await(MetricsComputed)
         metrics = computed.metrics
-        self.accounts.evaluated(computed.unix_time, version, metrics)
+        if split == "valid":  # the time series is of one split
+            self.accounts.evaluated(computed.unix_time, version, metrics)
         self._note("metrics", f"{split} at version {version}: {_brief(metrics)}")
         return metrics
 

@@ -16,9 +16,10 @@ import torch.distributed as dist
 from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
 
 from geartrain.errors import RoleDiedError
+from geartrain.timeouts import DEFAULT
 from geartrain.types import Floats
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = DEFAULT.group_s
 """A member that is silent for this long is lost: gloo notices a frozen peer in no other way."""
 
 

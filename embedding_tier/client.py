@@ -35,7 +35,7 @@ from kernels.checks import require_array
 DEADLINE_S = 60.0
 """Long enough for a pull that waits for the window of the slowest group; that a process died is noticed by leases."""
 ATTEMPTS = 3
-"""Within a deadline a request is sent this often, each time on a new socket and with the same sequence."""
+"""Within a deadline a silent server is asked this often, each time on a new socket and with the same sequence."""
 
 # Clients of one process share their worker's incarnation, so sequences are unique in the process.
 _SEQUENCES = itertools.count(1)
@@ -73,8 +73,10 @@ class _Call:
     requests: dict[int, Buffers] = field(default_factory=dict)
     waiting: set[int] = field(default_factory=set)
     arrived: deque[tuple[int, FromServer, Sequence[Frame]]] = field(default_factory=deque)
-    late: GeartrainError | None = None
-    """What a server that lacks the version said when its own clock ran out."""
+    retry_s: dict[int, float] = field(default_factory=dict)
+    """When a server that said nothing is asked again on a new socket."""
+    late: dict[int, DeadlineError] = field(default_factory=dict)
+    """What a server said that lives but does not have the version yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,7 @@ class TierClient:
         self.route = route
         self.row_dim = row_dim
         self._deadline_s = deadline_s
+        self._attempt_s = deadline_s / ATTEMPTS
         self._origin = Origin(
             token=token,
             term=term,
@@ -118,7 +121,8 @@ class TierClient:
             worker=worker,
             incarnation=incarnation,
             sequence=0,
-            deadline_s=deadline_s,
+            # Less than an attempt: a server without the version says so, and is not taken for a dead one.
+            deadline_s=deadline_s / (ATTEMPTS + 1),
         )
         self._bounds: list[int] | None = None
         self._calls: dict[int, _Call] = {}
@@ -271,8 +275,7 @@ class TierClient:
         """Every server's answer as it comes. The deadline runs from here: the caller may have computed meanwhile."""
         now_s = time.monotonic()
         deadline_s = now_s + self._deadline_s
-        attempt_s = self._deadline_s / ATTEMPTS
-        retry_s = now_s + attempt_s
+        call.retry_s = dict.fromkeys(call.waiting, now_s + self._attempt_s)
         try:
             while call.waiting or call.arrived:
                 if call.arrived:
@@ -281,11 +284,12 @@ class TierClient:
                 now_s = time.monotonic()
                 if now_s >= deadline_s:
                     raise self._unanswered(call)
-                if now_s >= retry_s:
-                    for server in sorted(call.waiting):
+                for server in call.waiting:
+                    if now_s >= call.retry_s[server]:
                         self._renew(server)
-                    retry_s = now_s + attempt_s
-                answer = self._transport.receive(min(retry_s, deadline_s) - now_s)
+                        call.retry_s[server] = now_s + self._attempt_s
+                        call.late.pop(server, None)
+                answer = self._transport.receive(min(deadline_s, *map(call.retry_s.__getitem__, call.waiting)) - now_s)
                 if answer is not None:
                     self._sort(*answer)
         finally:
@@ -299,10 +303,13 @@ class TierClient:
         call = self._calls.get(header.sequence)
         if call is None or server not in call.waiting:
             return
-        if isinstance(header, Failed) and header.error.get("code") == DeadlineError.code:
-            call.late = GeartrainError.from_dict(header.error)
-            self._transport.send(server, call.requests[server])
-            return
+        if isinstance(header, Failed):
+            error = GeartrainError.from_dict(header.error)
+            if isinstance(error, DeadlineError):
+                call.late[server] = error
+                call.retry_s[server] = time.monotonic() + self._attempt_s
+                self._transport.send(server, call.requests[server])
+                return
         call.waiting.discard(server)
         call.arrived.append((server, header, frames))
 
@@ -312,16 +319,20 @@ class TierClient:
             if server in call.waiting:
                 self._transport.send(server, call.requests[server])
 
-    def _unanswered(self, call: _Call) -> GeartrainError:
-        if call.late is not None:
-            return call.late
-        server = min(call.waiting)
+    def _unanswered(self, call: _Call) -> DeadlineError:
+        """Names a server that said nothing, or else one that lacks the version."""
+        server = min(call.waiting - set(call.late), default=min(call.waiting))
         name, address = self.route.servers[server], self.route.addresses[server]
+        late = call.late.get(server)
+        reason = "did not answer" if late is None else f"did not get version {late.facts.get('wanted')}"
         return DeadlineError(
-            f"embedding server {name} at {address} did not answer within {self._deadline_s:g} s",
-            role=name,
-            address=address,
-            deadline_s=self._deadline_s,
+            f"embedding server {name} at {address} {reason} within {self._deadline_s:g} s",
+            **{
+                **({} if late is None else late.facts),
+                "role": name,
+                "address": address,
+                "deadline_s": self._deadline_s,
+            },
         )
 
 

@@ -44,8 +44,8 @@ def _fact_rows(result: Result) -> list[tuple[str, str]]:
         if result.get(split):
             rows.append((f"{split} AUC", metrics_line(result[split])))
     if result.get("samples"):
-        trained = f"{result['samples']:,} in {result['passes']} passes, {result['version']:,} windows"
-        rows.append(("samples", trained))
+        passes = "1 pass" if result["passes"] == 1 else f"{result['passes']} passes"
+        rows.append(("samples", f"{result['samples']:,} in {passes}, {result['version']:,} windows"))
     if result.get("samples_per_s"):
         rows.append(
             ("speed", f"{result['samples_per_s']:,.0f} samples/s ({result['train_seconds']:.1f} s of training)")
@@ -71,9 +71,9 @@ def metrics_line(metrics: Mapping[str, Any]) -> str:
 
 def _workers(workers: list[Mapping[str, Any]]) -> Table:
     table = Table(title="Workers", title_justify="left")
-    for name, justify in (("worker", "left"), ("device", "left"), ("group", "right"), ("share", "right")):
-        table.add_column(name, justify="left" if justify == "left" else "right")
-    for name in ("samples", "step p50 ms", "step p99 ms", "wait p50 ms", "solo samples/s"):
+    for name in ("worker", "device"):
+        table.add_column(name)
+    for name in ("group", "share", "samples", "step p50 ms", "step p99 ms", "wait p50 ms", "solo samples/s"):
         table.add_column(name, justify="right")
     for worker in workers:
         step, wait = worker.get("step_ms") or {}, worker.get("wait_ms") or {}

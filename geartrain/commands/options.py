@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -79,7 +78,3 @@ def zmq_address(text: str, option: str) -> str:
         parse_address(text, option)
         return f"tcp://{text}"
     return text
-
-
-def absolute(path: Path | None) -> Path | None:
-    return None if path is None else path.resolve()

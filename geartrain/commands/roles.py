@@ -36,6 +36,10 @@ _name_option = click.option("--name", default="", help="A fixed name [default: t
     "--lease", "lease_s", metavar="SECONDS", type=click.FloatRange(1.0), default=DEFAULT.lease_s, show_default=True,
     help="A node that is silent for this long is dead.",
 )  # fmt: skip
+@click.option(
+    "--job-folders/--one-folder", default=True, show_default=True,
+    help="A folder in --output for each job, or all files straight into --output (a cluster for one job).",
+)  # fmt: skip
 @click.option("--ready-file", type=click.Path(path_type=Path), help="Written once the coordinator listens.")
 def coordinator(
     listen: str,
@@ -46,6 +50,7 @@ def coordinator(
     server_num: int,
     worker_num: int,
     lease_s: float,
+    job_folders: bool,
     ready_file: Path | None,
 ) -> None:
     """Run the coordinator: jobs, the control channel and the API."""
@@ -70,6 +75,7 @@ def coordinator(
         lease_s=lease_s,
         num_servers=server_num,
         num_workers=worker_num,
+        job_folders=job_folders,
         ready_file=ready_file,
     )
 

@@ -34,8 +34,8 @@ def up(
 ) -> None:
     """Start a local cluster that stays; submit jobs to it with `geartrain submit`.
 
-    One cluster per user and host. Its jobs are forgotten when it is stopped, their checkpoints are kept. The calls of
-    its API need the token in $GEARTRAIN_API_TOKEN if that is set now.
+    One cluster per user and host. Jobs and checkpoints are kept when it is stopped; a job that was running then has
+    failed. The calls of its API need the token in $GEARTRAIN_API_TOKEN if that is set now.
     """
     from api.serve import listen
     from geartrain.config import default_allowed_roots
@@ -65,6 +65,7 @@ def up(
             logs_dir=place.role_logs,
             api_token=os.environ.get("GEARTRAIN_API_TOKEN") or None,
             state_dir=place.state_dir,
+            job_folders=True,
         )
         supervise(place, LocalCluster(spec), announce)
         return

@@ -45,8 +45,9 @@ class ClusterSpec:
 
     `devices`: one per worker; `listen`: HOST:PORT of the API (port 0: a free one); `output_dir`: where checkpoints go;
     `allowed_roots`: the only folders data are read from; `logs_dir`: where the roles' logs go; `api_token`: None leaves
-    the API open to every user of this machine; `state_dir`: where the coordinator keeps jobs and journals. Checkpoints,
-    logs or state without a folder vanish with the cluster.
+    the API open to every user of this machine; `state_dir`: where the coordinator keeps jobs and journals;
+    `job_folders`: whether each job gets a folder in `output_dir` (else all write into it: a cluster for one job).
+    Checkpoints, logs or state without a folder vanish with the cluster.
     """
 
     num_servers: int
@@ -57,6 +58,7 @@ class ClusterSpec:
     logs_dir: Path | None
     api_token: str | None
     state_dir: Path | None = None
+    job_folders: bool = False
 
 
 class LocalCluster:
@@ -161,6 +163,7 @@ class LocalCluster:
             "coordinator", "coordinator", f"--listen={spec.listen}", f"--control={control}",
             f"--state-dir={state}", f"--output={output}", f"--server-num={spec.num_servers}",
             f"--worker-num={len(spec.devices)}", f"--ready-file={directory}/ready.json",
+            "--job-folders" if spec.job_folders else "--one-folder",
             *(f"--allow-root={root}" for root in spec.allowed_roots),
         )  # fmt: skip
         for number in range(spec.num_servers):

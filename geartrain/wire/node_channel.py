@@ -19,6 +19,7 @@ from collections.abc import Callable
 import zmq
 
 from geartrain.errors import DeadlineError, GeartrainError, RoleDiedError, WireError
+from geartrain.timeouts import DEFAULT
 from geartrain.wire.framing import MAX_CONTROL_BYTES, decode_to_node, encode
 from geartrain.wire.messages import FromNode, Heartbeat, Refused, Register, ServerStats, ToNode, Welcome
 
@@ -43,8 +44,8 @@ class NodeChannel:
         context: zmq.Context[zmq.Socket[bytes]] | None = None,
         *,
         stats: Callable[[], ServerStats | None] = _no_stats,
-        lease_s: float = 5.0,
-        heartbeat_s: float = 0.5,
+        lease_s: float = DEFAULT.lease_s,
+        heartbeat_s: float = DEFAULT.heartbeat_s,
     ) -> None:
         self._address = control_address
         self._register = register

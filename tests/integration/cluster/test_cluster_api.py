@@ -58,7 +58,7 @@ def test_nodes(standing: Standing, running: str) -> None:
     }
     assert all(nodes[name]["address"].startswith("ipc://") for name in ("s0", "s1"))
     assert [nodes[name]["device"] for name in ("w0", "w1")] == ["cpu", "cpu"]
-    assert {node["state"] for node in nodes.values()} == {"alive"}
+    assert {node["state"] for node in nodes.values()} == {"joined"}
     seen = nodes["w1"]["last_heartbeat"]
     assert seen <= time.time()
     wait_for(lambda: {one["name"]: one for one in standing.client.nodes()}["w1"]["last_heartbeat"] > seen, "a beat")

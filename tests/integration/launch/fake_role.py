@@ -1,7 +1,7 @@
 """Stand-ins for the roles' processes: `fake_role.py ROLE --option=value ...`.
 
 The coordinator answers the few calls of the API that a launcher makes; the job is in training until the test writes how
-it ended to OUTPUT/job.json. Servers and workers wait; SIGUSR1 makes one fail as a program does.
+it ended to OUTPUT/job.json. Servers and workers wait; one whose device is a FIFO fails when it is written to.
 """
 
 from __future__ import annotations

@@ -194,10 +194,11 @@ def test_a_parked_pull_is_answered_by_the_window_it_waits_for(start_tier: StartT
 
 def test_a_version_that_never_comes_is_an_error_with_both_numbers(start_tier: StartTier) -> None:
     tier = start_tier()
-    client = tier.client(deadline_s=0.3)
-    with pytest.raises(DeadlineError) as late:
+    client = tier.client(deadline_s=0.6)
+    with pytest.raises(DeadlineError, match="did not get version 5") as late:
         _pull_at(tier, client, 5)
-    assert late.value.facts["role"] in ("server", "s0")
+    where = {"role": "s0", "address": tier.route.addresses[0], "deadline_s": 0.6}
+    assert late.value.facts == {**where, "wanted": 5, "current": 0}
     assert _error_of(lambda: _pull_at(tier, tier.client(deadline_s=1e-3), 5)) == "deadline_exceeded"
     _wait_until_parked(tier, 0)
 
@@ -214,6 +215,15 @@ def test_a_dead_server_is_a_deadline_error_that_names_it(start_tier: StartTier, 
     assert dead.value.facts == {"role": "s1", "address": tier.route.addresses[1], "deadline_s": 0.3}
     with pytest.raises(DeadlineError):
         client.stage(0, 0, keys, counts, sums_of(1, 20))
+
+
+def test_a_dead_server_is_named_before_one_that_is_late(start_tier: StartTier) -> None:
+    tier = start_tier(num_servers=2)
+    client = tier.client(deadline_s=0.6)
+    tier.routers[1].close()
+    keys, counts = tier.layout([keys_of(*range(20)), keys_of()])
+    with pytest.raises(DeadlineError, match=r"s1 .* did not answer"):
+        pulled(client, keys, counts, 5)
 
 
 def test_a_server_that_comes_back_is_found_on_a_new_socket(start_tier: StartTier) -> None:
