@@ -122,6 +122,8 @@ class JobRun:
     def _live(self) -> Script[dict[str, Any]]:
         plan = self._plan
         version = plan.start_version
+        # A term of its own for each job: what a worker of an earlier job may still send is refused by its term.
+        yield from self._raise_term()
         self._journal(journal.JobStarted(self.term, plan.job, version, plan.start_pass))
         yield from self._open(plan.restore, plan.restore_states, version)
         if plan.kind == "evaluate":
@@ -310,8 +312,7 @@ class JobRun:
         if best.version is not None and best.version != version:
             version, checkpoint = best.version, self._cuts.best
             self._note("best", f"back to the best pass {best.pass_index + 1}, version {version}")
-            self._emit([RaiseTerm(self._plan.job)])
-            self.term = (yield from self._await(TermRaised)).term
+            yield from self._raise_term()
             last_version = self.view.version
             yield from self._open(str(checkpoint), True, version)
             self.view.version = last_version
@@ -349,6 +350,10 @@ class JobRun:
                 raise GeartrainError.from_dict(event.error)
             if isinstance(event, kind):
                 return event
+
+    def _raise_term(self) -> Script[None]:
+        self._emit([RaiseTerm(self._plan.job)])
+        self.term = (yield from self._await(TermRaised)).term
 
     def _files_done(self) -> Script[None]:
         yield from self._await(FilesDone)

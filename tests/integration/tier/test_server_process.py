@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import zmq
 
+from coordinator.routing import initial_route
 from embedding_tier.__main__ import run
 from embedding_tier.client import TierClient
-from embedding_tier.shard import initial_route
 from geartrain.errors import AuthError, ConfigError, GeartrainError
 from geartrain.wire.framing import decode_from_node, encode
 from geartrain.wire.messages import (

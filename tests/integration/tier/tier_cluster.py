@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import zmq
 
+from coordinator.routing import initial_route
 from embedding_tier.client import TierClient
 from embedding_tier.control import ServerControl
 from embedding_tier.server import TierServer
-from embedding_tier.shard import initial_route
 from geartrain.types import Floats, Indices, Keys
 from geartrain.wire.messages import (
     Apply,

@@ -78,8 +78,8 @@ def test_early_stopping_returns_to_the_best_pass_in_a_higher_term() -> None:
     assert (result["valid"]["auc"], result["test"]["auc"]) == (0.9, 0.88)
     assert result["checkpoint"] == "/out/checkpoints/pass-0002-version-00000002"
     last_opening = [message for node, message in nodes.sent if isinstance(message, wire.OpenJob) and node == "s0"][-1]
-    assert (last_opening.term, last_opening.restore, last_opening.version) == (2, result["checkpoint"], 2)
-    assert nodes.core.term == 2
+    assert (last_opening.term, last_opening.restore, last_opening.version) == (3, result["checkpoint"], 2)
+    assert nodes.core.term == 3
 
 
 def test_only_the_newest_and_the_best_cuts_are_kept() -> None:
@@ -151,8 +151,8 @@ def test_stale_messages_are_refused_by_name_and_change_nothing() -> None:
     nodes.run(until=lambda: nodes.core.run is not None and nodes.core.run.view.version >= 3)
     before = (nodes.core.run.view.version if nodes.core.run else -1, len(nodes.entries))
     stale = wire.Staged("w0", 100, 0, 0, 3, 3, 4, 24, 28, {"s0": 100, "s1": 101}, 1.0, "", 1.0, 0.0)
-    unknown_group = wire.Staged("w0", 100, 1, 77, 3, 3, 4, 24, 28, {"s0": 100, "s1": 101}, 1.0, "", 1.0, 0.0)
-    old_incarnation = wire.Staged("w0", 99, 1, 0, 3, 3, 4, 24, 28, {"s0": 100, "s1": 101}, 1.0, "", 1.0, 0.0)
+    unknown_group = wire.Staged("w0", 100, 2, 77, 3, 3, 4, 24, 28, {"s0": 100, "s1": 101}, 1.0, "", 1.0, 0.0)
+    old_incarnation = wire.Staged("w0", 99, 2, 0, 3, 3, 4, 24, 28, {"s0": 100, "s1": 101}, 1.0, "", 1.0, 0.0)
     for message in (stale, unknown_group, old_incarnation):
         nodes.message(message)
         node, answer = nodes.sent[-1]

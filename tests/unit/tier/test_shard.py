@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from embedding_tier.shard import initial_route, owned_by
+from coordinator.routing import initial_route
+from embedding_tier.shard import owned_by
 from geartrain.errors import ConfigError
 from kernels.hashing import shard_of
 

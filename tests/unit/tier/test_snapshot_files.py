@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from coordinator.routing import initial_route
 from embedding_tier.dense_blocks import DenseBlock, DenseGradient
 from embedding_tier.optimizer import Optimizer
 from embedding_tier.restore import Checkpoint
-from embedding_tier.shard import initial_route, owned_by
+from embedding_tier.shard import owned_by
 from embedding_tier.snapshot import write_dense, write_table
 from embedding_tier.table import RowGradients, Table
 from geartrain.errors import CheckpointError

@@ -1,0 +1,282 @@
+"""Messages of the control channel, between nodes (servers and workers) and the coordinator: one msgpack frame each."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from geartrain.wire.message import Contribution, DenseSegment, GrantedInterval, Message, Route, ServerStats, TableSpec
+
+# --- control: node -> coordinator ------------------------------------------------------------------------------------
+
+
+class Register(Message, frozen=True):
+    """First message of a node. `role`: server | worker. `name` is empty unless the launcher fixed it."""
+
+    role: str
+    token: str
+    incarnation: int
+    address: str
+    device: str
+    host: str
+    name: str
+
+
+class Heartbeat(Message, frozen=True):
+    node: str
+    incarnation: int
+    stats: ServerStats | None = None
+
+
+class JobOpened(Message, frozen=True):
+    """A node finished `OpenJob`. A worker tells the dense layout of the model it built; a server an empty one."""
+
+    node: str
+    term: int
+    job: str
+    dense: list[DenseSegment]
+
+
+class DensePlaced(Message, frozen=True):
+    """A node finished `PlaceDense` (for the first worker: initial values are on the servers)."""
+
+    node: str
+    term: int
+    job: str
+
+
+class StoreListening(Message, frozen=True):
+    """Rank 0 of a new group hosts the rendezvous store at `address`."""
+
+    node: str
+    term: int
+    group: int
+    address: str
+
+
+class GroupFormed(Message, frozen=True):
+    node: str
+    term: int
+    group: int
+
+
+class Staged(Message, frozen=True):
+    """A member staged its part of a step with all servers (or the group skipped it for a reason)."""
+
+    node: str
+    incarnation: int
+    term: int
+    group: int
+    step: int
+    version: int
+    num_samples: int
+    start: int
+    stop: int
+    servers: dict[str, int]
+    loss_sum: float
+    skipped: str
+    step_ms: float
+    wait_ms: float
+
+
+class Applied(Message, frozen=True):
+    """A server applied windows up to `version`."""
+
+    node: str
+    incarnation: int
+    term: int
+    version: int
+
+
+class Scores(Message, frozen=True):
+    """A worker's scores for rows [start, stop) of a split: float32 scores, uint8 labels, uint64 group ids."""
+
+    node: str
+    term: int
+    evaluation: int
+    start: int
+    stop: int
+    scores: bytes
+    labels: bytes
+    group_ids: bytes
+
+
+class SnapshotTaken(Message, frozen=True):
+    """A server wrote its part of a snapshot; `files` maps file name to its description (bytes, crc32, rows, ...)."""
+
+    node: str
+    term: int
+    snapshot: int
+    files: dict[str, dict[str, Any]]
+
+
+class NodeFailed(Message, frozen=True):
+    """The job cannot go on because of `error` (`GeartrainError.to_dict`) at this node."""
+
+    node: str
+    term: int
+    job: str
+    error: dict[str, Any]
+
+
+class JobClosed(Message, frozen=True):
+    node: str
+    job: str
+
+
+FromNode: TypeAlias = (
+    Register
+    | Heartbeat
+    | JobOpened
+    | DensePlaced
+    | StoreListening
+    | GroupFormed
+    | Staged
+    | Applied
+    | Scores
+    | SnapshotTaken
+    | NodeFailed
+    | JobClosed
+)
+
+# --- control: coordinator -> node ------------------------------------------------------------------------------------
+
+
+class Welcome(Message, frozen=True):
+    node: str
+    term: int
+
+
+class Refused(Message, frozen=True):
+    """The coordinator does not accept the node or its last message."""
+
+    error: dict[str, Any]
+
+
+class OpenJob(Message, frozen=True):
+    """Create tables (server) or build model and readers (worker). `config` is the resolved config as plain data.
+
+    `index` is `DatasetIndex.to_dict()`. `restore` names a checkpoint directory whose rows are loaded before the answer
+    and whose dense blocks are loaded by `PlaceDense`; without `restore_states` only values are taken, optimizer states
+    start anew.
+    """
+
+    term: int
+    job: str
+    config: dict[str, Any]
+    index: dict[str, Any]
+    tables: list[TableSpec]
+    route: Route
+    version: int
+    restore: str = ""
+    restore_states: bool = True
+
+
+class PlaceDense(Message, frozen=True):
+    """Server i owns [bounds[i], bounds[i+1]) of the flat dense vector. `put_by` uploads first values ('': restored)."""
+
+    term: int
+    job: str
+    segments: list[DenseSegment]
+    bounds: list[int]
+    optimizer: dict[str, Any]
+    put_by: str
+
+
+class HostGroup(Message, frozen=True):
+    """Rank 0 of a coming group: open a rendezvous store and answer `StoreListening`."""
+
+    term: int
+    group: int
+
+
+class JoinGroup(Message, frozen=True):
+    """Form the sync group `group` with these members (rank = place in the list) at the store's address."""
+
+    term: int
+    group: int
+    members: list[str]
+    address: str
+
+
+class Grant(Message, frozen=True):
+    """The right to compute one step on `interval`, on rows and dense parameters of at least `version`.
+
+    `ahead` lists what the group will probably be granted next, so that reading can run ahead of it.
+    """
+
+    term: int
+    group: int
+    step: int
+    version: int
+    interval: GrantedInterval
+    ahead: list[GrantedInterval]
+
+
+class Decided(Message, frozen=True):
+    """The step was applied in the window that made `version` (or was skipped, and `version` is unchanged)."""
+
+    term: int
+    group: int
+    step: int
+    version: int
+
+
+class Apply(Message, frozen=True):
+    """The decision of window `version`: merge these contributions in this order, update once."""
+
+    term: int
+    version: int
+    contributions: list[Contribution]
+    divisor: float
+    step_scale: float
+    dense_lr: float
+    sparse_lr: dict[str, float]
+    live_groups: list[int]
+
+
+class Evaluate(Message, frozen=True):
+    """Score rows [start, stop) of split `valid` or `test` on the pinned `version`; its files may lack labels."""
+
+    term: int
+    evaluation: int
+    split: str
+    start: int
+    stop: int
+    version: int
+    labeled: bool = True
+
+
+class TakeSnapshot(Message, frozen=True):
+    """Write this server's part of a checkpoint at `version` into the existing folder `directory`."""
+
+    term: int
+    snapshot: int
+    version: int
+    directory: str
+
+
+class CloseJob(Message, frozen=True):
+    term: int
+    job: str
+    reason: str
+
+
+class Shutdown(Message, frozen=True):
+    reason: str
+
+
+ToNode: TypeAlias = (
+    Welcome
+    | Refused
+    | OpenJob
+    | PlaceDense
+    | HostGroup
+    | JoinGroup
+    | Grant
+    | Decided
+    | Apply
+    | Evaluate
+    | TakeSnapshot
+    | CloseJob
+    | Shutdown
+)

@@ -1,0 +1,99 @@
+"""Messages of the data plane, between workers and servers: a msgpack header frame, then raw little-endian buffers.
+
+Each header says how long its buffers must be, so that a receiver checks sizes before it uses them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import msgspec
+
+from geartrain.wire.message import Message
+
+# --- data plane: worker -> server ------------------------------------------------------------------------------------
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """Who asks, and in which state of the cluster it believes to be; checked before anything else."""
+
+    token: str
+    term: int
+    route_epoch: int
+    worker: str
+    incarnation: int
+    sequence: int
+    deadline_s: float
+
+
+class PullRows(Message, frozen=True):
+    """Rows of version >= `version` for `counts[t]` keys of each table. Frames: keys uint64[sum(counts)], by table."""
+
+    origin: Origin
+    version: int
+    counts: list[int]
+
+
+class PullDense(Message, frozen=True):
+    """This server's dense block at version >= `version`. No frames."""
+
+    origin: Origin
+    version: int
+
+
+class PutDense(Message, frozen=True):
+    """Initial values of this server's dense block. Frames: values float32[stop - start]."""
+
+    origin: Origin
+    start: int
+    stop: int
+
+
+class Stage(Message, frozen=True):
+    """Gradient sums of a step. Frames: keys uint64[N], grads float32[N, D], shows float32[N], clicks float32[N],
+    dense float32[dense_stop - dense_start]; N = sum(counts), table-major. Dense positions are of the flat vector."""
+
+    origin: Origin
+    group: int
+    step: int
+    counts: list[int]
+    dense_start: int
+    dense_stop: int
+
+
+ToServer: TypeAlias = PullRows | PullDense | PutDense | Stage
+
+# --- data plane: server -> worker ------------------------------------------------------------------------------------
+
+
+class Rows(Message, frozen=True):
+    """Answer to `PullRows`. Frames: rows float32[sum(counts), D]."""
+
+    sequence: int
+    incarnation: int
+    version: int
+
+
+class Dense(Message, frozen=True):
+    """Answer to `PullDense`. Frames: values float32[stop - start]."""
+
+    sequence: int
+    incarnation: int
+    version: int
+    start: int
+    stop: int
+
+
+class Done(Message, frozen=True):
+    """Answer to `PutDense` and `Stage`."""
+
+    sequence: int
+    incarnation: int
+
+
+class Failed(Message, frozen=True):
+    sequence: int
+    error: dict[str, Any]
+
+
+FromServer: TypeAlias = Rows | Dense | Done | Failed
