@@ -121,7 +121,7 @@ def _tower_process(barrier: Barrier, seconds: multiprocessing.Queue[float]) -> N
     import torch
     from torch.nn.functional import binary_cross_entropy_with_logits
 
-    from dense_workers.device import keep_freed_memory
+    from geartrain.memory import keep_freed_memory
 
     torch.set_num_threads(1)
     keep_freed_memory()

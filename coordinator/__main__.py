@@ -45,10 +45,12 @@ def run(
     store = SqliteStore(state_dir / STATE_FILE)
     settings = CoreSettings(cluster_token, lease_s, num_servers, num_workers, output_dir, job_folders)
     saved = [msgspec.json.decode(value) for _, value in store.items("job/")]
-    core = Core(settings, store.raise_term(), time.time, saved)
+    core = Core(settings, 0, time.time, saved)
     control = ControlServer(core, store, control_address)
-    cluster = Cluster(control, allowed_roots, Path.cwd())
+    cluster = Cluster(control, allowed_roots, output_dir, Path.cwd())
     server = ApiServer(create_app(cluster, api_token=api_token), host, int(port))
+    # Only now: whoever has one of the addresses may be the coordinator of this state, and must keep its term then.
+    core.term = store.raise_term()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from geartrain.wire.messages import DenseSegment
 MANIFEST_NAME = "manifest.json"
 FORMAT = 1
 TEMPORARY_PREFIX = ".tmp-"
+_BLOCK_BYTES = 1 << 20
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -71,7 +73,10 @@ def load_manifest(directory: Path) -> Manifest:
 
 
 def check_files(directory: Path, manifest: Manifest) -> None:
-    """Every file of the manifest is there with its size. (Checksums are checked by those who read the content.)"""
+    """Every file of the manifest is there, as long as it was written and with its checksum.
+
+    All bytes are read: a checkpoint is refused before a cluster is built on it, not in the middle of that.
+    """
     for name, description in manifest.files.items():
         path = directory / name
         if "/" in name or name.startswith("."):
@@ -85,6 +90,26 @@ def check_files(directory: Path, manifest: Manifest) -> None:
                 value=size,
                 expected=description.get("bytes"),
             )
+        crc32 = _crc32(path)
+        if crc32 != description.get("crc32"):
+            raise CheckpointError(
+                f"{path} is damaged: expected the checksum {description.get('crc32')}, found {crc32}",
+                file=str(path),
+                field="crc32",
+                value=crc32,
+                expected=description.get("crc32"),
+            )
+
+
+def _crc32(path: Path) -> int:
+    crc32 = 0
+    try:
+        with path.open("rb") as file:
+            while block := file.read(_BLOCK_BYTES):
+                crc32 = zlib.crc32(block, crc32)
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror}", file=str(path), field="files") from error
+    return crc32
 
 
 def prepare(directory: Path) -> None:

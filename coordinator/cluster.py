@@ -13,6 +13,7 @@ from coordinator.checkpoints import Manifest, load_manifest
 from coordinator.control import ControlServer
 from coordinator.core import Core, JobRecord
 from coordinator.plan import Task
+from coordinator.restoring import check_restorable
 from geartrain.config import JobConfig, parse_config
 from geartrain.config.paths import resolve_root
 from geartrain.data.index import DatasetIndex, build_index
@@ -27,16 +28,18 @@ INITS = ("", "resume", "init_from")
 class Cluster:
     """`ClusterFacade` over a control server. Every method may be called from any thread."""
 
-    def __init__(self, control: ControlServer, allowed_roots: Sequence[Path], base_dir: Path) -> None:
-        """Data and checkpoints are read below `allowed_roots` only; relative roots are below `base_dir`."""
+    def __init__(self, control: ControlServer, allowed_roots: Sequence[Path], output_dir: Path, base_dir: Path) -> None:
+        """Data are read below `allowed_roots` only, checkpoints also below `output_dir`, where jobs write them;
+        relative roots are below `base_dir`."""
         self._control = control
         self._allowed_roots = tuple(allowed_roots)
+        self._output_dir = output_dir
         self._base_dir = base_dir
 
     def submit(self, config: dict[str, Any], task: dict[str, Any] | None = None) -> dict[str, Any]:
         wanted = self._task(task or {})
         checked = parse_config(config, self._base_dir, self._allowed_roots)
-        manifest = load_manifest(Path(wanted.checkpoint)) if wanted.checkpoint else None
+        manifest = _manifest(wanted, checked)
         index = self._index(checked, wanted, manifest)
         name = f"{checked.name}-{secrets.token_hex(4)}"
         record = JobRecord(name, checked, wanted, index, manifest, time.time())
@@ -117,7 +120,8 @@ class Cluster:
             if task.kind != "train" or task.init:
                 raise ConfigError("task.checkpoint: expected a checkpoint directory, got none", field="task.checkpoint")
             return task
-        path = resolve_root(task.checkpoint, self._base_dir, self._allowed_roots, "task.checkpoint")
+        roots = (*self._allowed_roots, self._output_dir)
+        path = resolve_root(task.checkpoint, self._base_dir, roots, "task.checkpoint")
         return Task(task.kind, str(path), task.init, task.split)
 
     def _index(self, config: JobConfig, task: Task, manifest: Manifest | None) -> DatasetIndex:
@@ -140,6 +144,16 @@ class Cluster:
                     expected=trained,
                 )
         return index
+
+
+def _manifest(task: Task, config: JobConfig) -> Manifest | None:
+    """The manifest of the checkpoint that the task starts from. Raises `CheckpointError` when it cannot."""
+    if not task.checkpoint:
+        return None
+    directory = Path(task.checkpoint)
+    manifest = load_manifest(directory)
+    check_restorable(directory, manifest, config, resumes=task.resumes)
+    return manifest
 
 
 def _splits(task: Task) -> tuple[str, ...]:

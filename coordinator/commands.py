@@ -5,6 +5,7 @@ Commands of one list are carried out in order: a journal entry before a message 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -117,3 +118,15 @@ class TimePassed:
 
 ShellAnswer: TypeAlias = MetricsComputed | FilesDone | TermRaised
 ShellEvent: TypeAlias = ShellAnswer | TimePassed
+
+
+def join_journals(commands: Iterable[Command]) -> list[Command]:
+    """The same commands, entries of one job that follow each other as one: one transaction instead of several."""
+    joined: list[Command] = []
+    for command in commands:
+        last = joined[-1] if joined else None
+        if isinstance(command, Journal) and isinstance(last, Journal) and last.job == command.job:
+            joined[-1] = Journal(command.job, last.entries + command.entries)
+        else:
+            joined.append(command)
+    return joined

@@ -34,6 +34,7 @@ from coordinator.commands import (
     ShellAnswer,
     TermRaised,
     WritePredictions,
+    join_journals,
 )
 from coordinator.core import Core
 from coordinator.membership import Joined, Lost, NodeRefused
@@ -197,7 +198,7 @@ class ControlServer:
     # --- carrying out ------------------------------------------------------------------------------------------------
 
     def _carry_out(self, commands: list[Command]) -> None:
-        for command in commands:
+        for command in join_journals(commands):
             match command:
                 case Send():
                     self._send(command.node, command.message)

@@ -79,6 +79,10 @@ class JobRecord:
     points: list[dict[str, Any]] = field(default_factory=list)
     progress: dict[str, Any] = field(default_factory=dict)
     events: list[tuple[float, str, str]] = field(default_factory=list)
+    num_rows: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.num_rows = self.index.num_rows("train")
 
     @staticmethod
     def restored(saved: dict[str, Any]) -> JobRecord:
@@ -237,7 +241,7 @@ class Core:
             "pass_index": run.view.pass_index,
             "passes": record.config.training.passes,
             "samples": run.accounts.samples_applied,
-            "num_rows": record.index.num_rows("train"),
+            "num_rows": record.num_rows,
             "version": run.view.version,
             "samples_per_s": run.accounts.samples_applied / seconds if seconds > 0 else 0.0,
             "loss": run.accounts.last_loss,

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from coordinator.events import GroupSpec, InFlight, RoundState, StepId
 from coordinator.intervals import IntervalSet
@@ -30,6 +31,9 @@ class CutInterval:
 @dataclass(frozen=True, slots=True)
 class GiveGrant:
     """Grant one step to all members of a group. `ahead`: what the group will probably be granted next.
+
+    Where steps overlap (pipeline depth 1) the first of `ahead` is certain: a worker reports the step only after it has
+    fetched that one.
 
     A non-empty `skip` says why the step cannot be computed (batch norm on one sample): it is not sent to the group but
     handed to the window as an arrival skipped for that reason.
@@ -82,6 +86,7 @@ class GrantMachine:
         """
         self.num_rows = num_rows
         self._num_undecided = 1 + pipeline_depth
+        self._num_promised = pipeline_depth
         self._lookahead = lookahead
         self._min_share = min_share
         self._highest_group = highest_group
@@ -107,8 +112,8 @@ class GrantMachine:
         """Make these the live groups at the current `version`; returns the intervals to be granted again, sorted.
 
         A group that stays keeps its id, its members and its undecided steps. Of a group that goes only the steps in
-        `keep` survive, to be decided. All leases return to the pool, so that the new groups draw together. Raises
-        ConflictError when an id was used before, or a step to keep has not arrived.
+        `keep` survive, to be decided. All leases but those promised to groups that stay return to the pool, so that the
+        groups draw together. Raises ConflictError when an id was used before, or a step to keep has not arrived.
         """
         self._check_version(version)
         specs = sorted(groups, key=lambda spec: spec.group)
@@ -120,7 +125,7 @@ class GrantMachine:
         live = {spec.group for spec in specs}
         returned: list[Interval] = []
         for number, group in list(self._groups.items()):
-            self._return_leases(group)
+            self._return_leases(group, self._num_promised if number in live else 0)
             if number in live:
                 continue
             group.live = False
@@ -153,9 +158,9 @@ class GrantMachine:
                     expected=f"an id above {self._highest_group}",
                 )
 
-    def _return_leases(self, group: _Group) -> None:
-        while group.leased:
-            self._pool.add(group.leased.popleft())
+    def _return_leases(self, group: _Group, num_kept: int) -> None:
+        while len(group.leased) > num_kept:
+            self._pool.add(group.leased.pop())
 
     def _forget_if_done(self, number: int) -> None:
         if not self._groups[number].live and not self._groups[number].steps:
@@ -238,8 +243,10 @@ class GrantMachine:
         self._lease()
         given = [grant for group in self._live() for grant in self._grant_leases(group, version)]
         for group in self._live():
-            while len(group.steps) < self._num_undecided and self._take_over(group):
-                given.extend(self._grant_leases(group, version))
+            taking = True
+            while taking and group.num_held < self._num_undecided:
+                taking = self._take_over(group)
+            given.extend(self._grant_leases(group, version))
         return given
 
     def _lease(self) -> None:
@@ -261,27 +268,29 @@ class GrantMachine:
                 group.leased.append(self._pool.take(size))
 
     def _take_over(self, group: _Group) -> bool:
-        """At the tail of the pass: a lease of the group with most of them goes to one that could start it now."""
+        """At the tail of the pass: a lease of the group with most of them goes to one that could start it now.
+
+        Not a lease that was promised as the first of `ahead`: its group waits for it.
+        """
         if group.spec.batch_size == 0:
             return False
         if not self._pool:
             holder = max(self._live(), key=lambda one: (len(one.leased), -one.spec.group))
-            if not holder.leased:
+            if len(holder.leased) <= self._num_promised:
                 return False
             self._pool.add(holder.leased.pop())
         group.leased.append(self._pool.take(group.spec.batch_size))
         return True
 
     def _grant_leases(self, group: _Group, version: int) -> list[GiveGrant]:
-        given = []
+        given: list[tuple[int, CutInterval, str, int]] = []
         while group.leased and len(group.steps) < self._num_undecided:
-            interval = group.leased.popleft()
-            cuts, refused = cut_equally(interval, len(group.spec.members), self._min_share)
-            cut = CutInterval(interval, tuple(cuts))
+            cut, refused = self._cut(group, group.leased.popleft())
             group.steps[group.next_step] = _Step(cut, version)
             given.append((group.next_step, cut, refused, len(group.steps)))
             group.next_step += 1
-        ahead = tuple(self._cut_ahead(group, interval) for interval in group.leased)
+        # What is refused never reaches the group, and ends what can be said of the steps to come.
+        coming = [*((cut, refused) for _, cut, refused, _ in given), *(self._cut(group, one) for one in group.leased)]
         return [
             GiveGrant(
                 group=group.spec.group,
@@ -289,13 +298,15 @@ class GrantMachine:
                 version=version,
                 interval=cut.interval,
                 cuts=cut.cuts,
-                ahead=ahead,
+                ahead=tuple(one for one, _ in takewhile(lambda one: not one[1], coming[place:])),
                 skip=refused,
-                reason=f"{in_flight} of {self._num_undecided} steps in flight, {len(ahead)} intervals ahead, "
+                reason=f"{in_flight} of {self._num_undecided} steps in flight, {len(group.leased)} leases, "
                 f"{self._pool.num_samples} positions of pass {cut.interval.pass_index} in the pool",
             )
-            for step, cut, refused, in_flight in given
+            for place, (step, cut, refused, in_flight) in enumerate(given, start=1)
         ]
 
-    def _cut_ahead(self, group: _Group, interval: Interval) -> CutInterval:
-        return CutInterval(interval, tuple(cut_equally(interval, len(group.spec.members), self._min_share).cuts))
+    def _cut(self, group: _Group, interval: Interval) -> tuple[CutInterval, str]:
+        """The shares of an interval, and why the group cannot compute it, if so."""
+        cuts, refused = cut_equally(interval, len(group.spec.members), self._min_share)
+        return CutInterval(interval, tuple(cuts)), refused

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coordinator.accounts import Accounts
+from coordinator.best_pass import BestPass, best_cut
 from coordinator.checkpoints import Manifest
+from coordinator.cuts import CutKeeper
 from coordinator.events import GroupSpec
-from coordinator.schedule import ScheduleState, is_better
+from coordinator.schedule import ScheduleState
 from coordinator.shares import group_batch_sizes
 from coordinator.training import TrainingPlan
 from coordinator.window import WindowSettings
 from geartrain.config import JobConfig
-from geartrain.config.training import EarlyStopping
 from geartrain.data.index import DatasetIndex
 from geartrain.wire.messages import DenseSegment, Route, TableSpec
 
@@ -31,6 +32,11 @@ class Task:
     checkpoint: str = ""
     init: str = ""
     split: str = "test"
+
+    @property
+    def resumes(self) -> bool:
+        """Whether training goes on where the checkpoint ends, with its optimizers' states, schedule and accounts."""
+        return self.kind == "train" and bool(self.checkpoint) and self.init != "init_from"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,27 +68,40 @@ class JobPlan:
         return self.task.checkpoint
 
     @property
-    def resumes(self) -> bool:
-        """Whether the job goes on where the checkpoint ends (else only its values are taken, or there is none)."""
-        return self.manifest is not None and self.task.init != "init_from"
+    def resumed(self) -> Manifest | None:
+        """The checkpoint that training goes on from, if it does."""
+        return self.manifest if self.task.resumes else None
 
     @property
     def restore_states(self) -> bool:
-        return self.resumes
+        return self.task.resumes
 
     @property
     def start_version(self) -> int:
-        return self.manifest.version if self.manifest is not None and self.resumes else 0
+        return self.manifest.version if self.manifest is not None and self.task.init != "init_from" else 0
 
     @property
     def start_pass(self) -> int:
-        return self.manifest.passes_done if self.manifest is not None and self.resumes else 0
+        return self.manifest.passes_done if self.manifest is not None and self.task.init != "init_from" else 0
 
     def accounts(self) -> Accounts:
         """Accounts of the whole run: those of the checkpoint that is resumed go on."""
-        if self.manifest is None or not self.resumes or self.kind != "train":
+        if self.resumed is None:
             return Accounts()
-        return Accounts(samples_applied=self.manifest.samples, train_seconds=self.manifest.train_seconds)
+        return Accounts(samples_applied=self.resumed.samples, train_seconds=self.resumed.train_seconds)
+
+    def best_pass(self) -> BestPass:
+        """What is known of the best pass at the start."""
+        stopping = self.config.training.early_stopping
+        return BestPass(stopping) if self.resumed is None else BestPass.resumed(stopping, self.resumed)
+
+    def cut_keeper(self) -> CutKeeper:
+        """The cuts at the start: those that a resumed run may come back to."""
+        keeper = CutKeeper(self.checkpoint_root, self.config.checkpoint.keep)
+        if self.resumed is not None:
+            keeper.latest = Path(self.restore)
+            keeper.best = best_cut(Path(self.restore), self.resumed, self.config)
+        return keeper
 
     @property
     def checkpoint_root(self) -> Path:
@@ -137,7 +156,7 @@ class JobPlan:
 
     def schedule_state(self) -> ScheduleState:
         """What the learning-rate schedule remembers at the start."""
-        return ScheduleState.from_dict(self.manifest.schedule) if self.manifest and self.resumes else ScheduleState()
+        return ScheduleState.from_dict(self.resumed.schedule) if self.resumed is not None else ScheduleState()
 
     @property
     def total_samples(self) -> int:
@@ -180,7 +199,7 @@ class JobPlan:
         return {
             "job": self.job,
             "state": "succeeded",
-            "passes": view.pass_index + 1 if self.kind == "train" else 0,
+            "passes": max(view.pass_index + 1, self.start_pass) if self.kind == "train" else 0,
             "samples": samples,
             "samples_skipped": accounts.samples_skipped,
             "version": view.version,
@@ -200,41 +219,3 @@ class JobPlan:
             "best_version": version,
             "checkpoint": checkpoint,
         }
-
-
-class BestPass:
-    """The pass with the best metric so far, and whether early stopping has run out of patience."""
-
-    def __init__(self, stopping: EarlyStopping | None) -> None:
-        self._stopping = stopping
-        self._value: float | None = None
-        self._without_gain = 0
-        self.pass_index = 0
-        self.version: int | None = None
-        self.metrics: dict[str, Any] = {}
-        self.reason = ""
-
-    def passed(self, pass_index: int, version: int, metrics: dict[str, Any]) -> bool:
-        """Account for a pass; whether it is the best so far. Without early stopping the last pass counts."""
-        value = metrics.get(self._stopping.metric) if self._stopping is not None else None
-        if self._stopping is None:
-            self.pass_index, self.version, self.metrics = pass_index, version, metrics
-            return True
-        if value is not None and is_better(self._stopping.metric, value, self._value):
-            self._value, self._without_gain = value, 0
-            self.pass_index, self.version, self.metrics = pass_index, version, metrics
-            return True
-        self._without_gain += 1
-        self.reason = (
-            f"{self._stopping.metric} did not improve on {self._value} for {self._without_gain} pass(es), "
-            f"patience is {self._stopping.patience}"
-        )
-        return self.version is None
-
-    @property
-    def exhausted(self) -> bool:
-        return self._stopping is not None and self._without_gain >= self._stopping.patience
-
-    def to_dict(self) -> dict[str, Any]:
-        """For the manifest."""
-        return {"pass_index": self.pass_index, "version": self.version, "metrics": self.metrics, "value": self._value}

@@ -25,8 +25,7 @@ from coordinator.commands import (
     TermRaised,
     WritePredictions,
 )
-from coordinator.cuts import CutKeeper
-from coordinator.plan import BestPass, JobPlan
+from coordinator.plan import JobPlan
 from coordinator.schedule import after_pass, rate_factor
 from coordinator.scoring import ScoreCollector
 from coordinator.training import Training
@@ -82,11 +81,12 @@ class JobRun:
         self._commands: list[Command] = []
         self._script = self._live()
         self._training: Training | None = None
-        self._cuts = CutKeeper(plan.checkpoint_root, plan.config.checkpoint.keep)
-        self._best = BestPass(plan.config.training.early_stopping)
+        self._cuts = plan.cut_keeper()
+        self._best = plan.best_pass()
         self._schedule = plan.schedule_state()
         self._segments: list[DenseSegment] = []
         self._evaluations = 0
+        self._total_samples = plan.total_samples
         self.term = term
         self.accounts = plan.accounts()
         self.view = RunView()
@@ -317,18 +317,19 @@ class JobRun:
             yield from self._open(str(checkpoint), True, version)
             self.view.version = last_version
         test = yield from self._score("test", version)
-        return self._result({"valid": best.metrics, "test": test}, str(checkpoint or ""), best.pass_index, version)
+        metrics = {"valid": best.metrics, "test": test}
+        return self._result(metrics, str(checkpoint) if checkpoint else None, best.pass_index, version)
 
     # --- tools of the script -----------------------------------------------------------------------------------------
 
     def _result(
-        self, metrics: dict[str, dict[str, Any]], checkpoint: str, pass_index: int, version: int
+        self, metrics: dict[str, dict[str, Any]], checkpoint: str | None, pass_index: int, version: int
     ) -> dict[str, Any]:
         return self._plan.result(self.accounts, self.view, metrics, checkpoint, pass_index, version)
 
     def _learning_rate_factor(self, samples: int) -> float:
         schedule = self._config.training.lr_schedule
-        return rate_factor(schedule, self._schedule, samples, self._plan.total_samples)
+        return rate_factor(schedule, self._schedule, samples, self._total_samples)
 
     def _gather(self, kind: type[_T], nodes: Iterable[str]) -> Script[dict[str, _T]]:
         """Wait until every node has answered with a message of `kind`."""

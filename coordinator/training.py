@@ -159,12 +159,16 @@ class Training:
 
     def _grant(self, now_s: float) -> list[Command]:
         commands: list[Command] = []
+        refused: list[Arrival] = []
         for grant in self._grants.grants(self.version):
             skipped = self._arrivals.expect(grant)
             if skipped is not None:
-                commands += self._arrived(skipped, now_s)
+                refused.append(skipped)
             else:
                 commands += self._send_grant(grant)
+        # Only now: a decision about them grants again, and no grant may overtake one that was made before it.
+        for skipped in refused:
+            commands += self._arrived(skipped, now_s)
         return commands
 
     def _send_grant(self, grant: GiveGrant) -> list[Command]:

@@ -8,13 +8,15 @@ import socket
 import threading
 import time
 
+import pyarrow as pa
 import torch
 
-from dense_workers.device import keep_freed_memory, open_device, parse_device
+from dense_workers.device import open_device, parse_device
 from dense_workers.fetch import FetchFailed, ReadyStep
 from dense_workers.group import use_loopback
 from dense_workers.trainer import JobTrainer, WorkerIdentity
 from geartrain.errors import GeartrainError
+from geartrain.memory import keep_freed_memory
 from geartrain.wire.discovery import find_control_address, local_host_towards
 from geartrain.wire.messages import (
     CloseJob,
@@ -163,8 +165,10 @@ def run(*, coordinator: str | None, control_address: str | None, device: str, na
 
     `coordinator` is the HTTP address HOST:PORT from which the control address is learned when that is not given.
     """
+    kept = keep_freed_memory()
+    pa.set_memory_pool(pa.system_memory_pool())  # what arrow frees is then kept with the rest
     opened = open_device(parse_device(device))
-    log.info("device %s; freed memory: %s", opened, keep_freed_memory())
+    log.info("device %s; freed memory: %s", opened, kept)
     torch.set_num_interop_threads(1)
     control = control_address or find_control_address(coordinator or "", CONNECT_DEADLINE_S)
     host = local_host_towards(control)

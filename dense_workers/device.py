@@ -1,10 +1,8 @@
-"""What `--device` names, and how the process prepares itself for it."""
+"""What `--device` names."""
 
 from __future__ import annotations
 
-import ctypes
 import re
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,10 +12,6 @@ if TYPE_CHECKING:
     import torch
 
 _EXPECTED = "cpu or cuda:N"
-_MALLOC_TRIM_THRESHOLD = -1  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of glibc's malloc.h
-_MALLOC_MMAP_THRESHOLD = -3
-_MMAP_THRESHOLD_BYTES = 32 << 20  # the most that glibc accepts
-_TRIM_THRESHOLD_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,24 +48,6 @@ def open_device(device: DeviceSpec) -> torch.device:
         if device.index >= num_cards:
             raise _wrong(str(device), f"torch {torch.__version__} sees {num_cards} CUDA devices here")
     return torch.device(str(device))
-
-
-def keep_freed_memory() -> str:
-    """Let the C allocator keep what is freed, for the next step; says what was done.
-
-    A step allocates and frees the same few large tensors. By default glibc gives such memory back to the system at once
-    and faults it in again page by page, which costs 3 to 10% of a DeepFM step on a CPU.
-    """
-    if not sys.platform.startswith("linux"):
-        return "unchanged: not Linux"
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except AttributeError:
-        return "unchanged: this C library has no mallopt"
-    done = mallopt(_MALLOC_MMAP_THRESHOLD, _MMAP_THRESHOLD_BYTES) and mallopt(
-        _MALLOC_TRIM_THRESHOLD, _TRIM_THRESHOLD_BYTES
-    )
-    return f"up to {_TRIM_THRESHOLD_BYTES >> 20} MiB are kept" if done else "unchanged: mallopt refused"
 
 
 def _wrong(spec: str, why: str) -> ConfigError:

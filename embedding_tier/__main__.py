@@ -11,6 +11,7 @@ import zmq
 from embedding_tier.control import ServerControl
 from embedding_tier.server import TierServer
 from geartrain.errors import ConfigError
+from geartrain.memory import keep_freed_memory
 from geartrain.wire.discovery import find_control_address, local_host_towards
 from geartrain.wire.messages import Register, ServerStats, Shutdown
 from geartrain.wire.node_channel import NodeChannel
@@ -40,6 +41,7 @@ def run(
         raise ConfigError("no coordinator given", field="--coordinator", value="", expected="HOST:PORT")
     control = control_address or find_control_address(coordinator or "", START_DEADLINE_S)
     host = local_host_towards(control)
+    _log.info("freed memory: %s", keep_freed_memory())
     incarnation = time.time_ns()  # no two processes of a name have the same, and it fits 63 bits
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     tier = TierServer(token, incarnation)

@@ -36,6 +36,7 @@ def evaluate(
 ) -> None:
     """Print AUC and logloss of CHECKPOINT's model on a split of the data."""
     from coordinator.checkpoints import load_manifest
+    from coordinator.restoring import check_restorable
     from geartrain.commands.local_job import local_spec, run_job, show_result
     from geartrain.config import default_allowed_roots, load_config
 
@@ -46,8 +47,8 @@ def evaluate(
         job = _config_of(checkpoint)
         roots = (Path(job.data.root),)
     else:
-        load_manifest(checkpoint)
         job = load_config(config, overrides)
+        check_restorable(checkpoint, load_manifest(checkpoint), job, resumes=False)
         roots = default_allowed_roots(config.resolve().parent)
     if not getattr(job.data, split):
         field = f"data.{split}"

@@ -5,11 +5,15 @@ from __future__ import annotations
 import itertools
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from geartrain.commands.options import cluster_options, json_option, resolve_devices, set_option
 from geartrain.errors import ConfigError
+
+if TYPE_CHECKING:
+    from geartrain.config import JobConfig
 
 
 @click.command()
@@ -47,7 +51,7 @@ def train(
     named = {"heterogeneous": heterogeneous, "sync.mode": sync_mode, "sync.group_size": sync_group_size}
     options = [f"{path}={str(value).lower()}" for path, value in named.items() if value is not None]
     job = load_config(config, [*overrides, *options])
-    task = _task(resume, init_from)
+    task = _task(job, resume, init_from)
     workers = resolve_devices(worker_num, devices)
     roots = default_allowed_roots(config.resolve().parent)
     if "checkpoint" in task:
@@ -63,16 +67,19 @@ def _new_output(name: str) -> Path:
     return next(folder for folder in candidates if not folder.exists())
 
 
-def _task(resume: Path | None, init_from: Path | None) -> dict[str, str]:
+def _task(job: JobConfig, resume: Path | None, init_from: Path | None) -> dict[str, str]:
+    """What the job does. Raises `CheckpointError` when it cannot start from the checkpoint."""
     from coordinator.checkpoints import load_manifest
+    from coordinator.restoring import check_restorable
 
     if resume is not None and init_from is not None:
         message = "--resume and --init-from: expected one of them, got both"
         raise ConfigError(message, field="--init-from", value=str(init_from), expected="no --resume beside it")
-    for kind, checkpoint in (("resume", resume), ("init_from", init_from)):
-        if checkpoint is not None:
-            load_manifest(checkpoint)
-            return {"kind": "train", "init": kind, "checkpoint": str(checkpoint.resolve())}
+    for kind, path in (("resume", resume), ("init_from", init_from)):
+        if path is not None:
+            checkpoint = path.resolve()
+            check_restorable(checkpoint, load_manifest(checkpoint), job, resumes=kind == "resume")
+            return {"kind": "train", "init": kind, "checkpoint": str(checkpoint)}
     return {"kind": "train"}
 
 

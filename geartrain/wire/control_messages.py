@@ -201,7 +201,8 @@ class JoinGroup(Message, frozen=True):
 class Grant(Message, frozen=True):
     """The right to compute one step on `interval`, on rows and dense parameters of at least `version`.
 
-    `ahead` lists what the group will probably be granted next, so that reading can run ahead of it.
+    `ahead` lists what the group will probably be granted next, so that reading can run ahead of it. At pipeline depth 1
+    the first of it is certain, and there is none when no step will follow: a worker waits for it.
     """
 
     term: int

@@ -7,6 +7,7 @@ import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -96,6 +97,13 @@ def wait_for(look: Callable[[], Value | None], what: str, deadline_s: float = DE
             return value
         assert time.monotonic() < end_s, f"waited {deadline_s:g} s for {what}"
         _PAUSE.wait(0.01)
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from cluster_support import ended, spoil, wait_for, write_data, write_job
-from conftest import Standing
+from standing_cluster import Standing
 
 ENDLESS = {"passes": 100_000, "batch_size": 16}
 

@@ -1,4 +1,4 @@
-"""A job that cannot be right is refused with 422 when it is submitted, in one line: where, what was expected, what came."""
+"""A job that cannot be right is refused with 422 at once, in one line: where, what was expected, what came."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 from cluster_support import HEADER, job_fields, write_data
-from conftest import Standing
+from standing_cluster import Standing
 
 Fields = dict[str, Any]
 
@@ -109,7 +109,7 @@ def test_a_wrong_task(standing: Standing) -> None:
     for task, field in [
         ({"kind": "guess"}, "task.kind"),
         ({"kind": "evaluate"}, "task.checkpoint"),
-        ({"kind": "train", "init": "resume", "checkpoint": "/etc"}, "data"),
+        ({"kind": "train", "init": "resume", "checkpoint": "/etc"}, "task.checkpoint"),
     ]:
         answer = httpx.post(f"{standing.url}/v1/jobs", json={"config": in_data(standing), "task": task})
         assert (answer.status_code, answer.json()["error"]["field"]) == (422, field), answer.text

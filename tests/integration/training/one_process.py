@@ -173,7 +173,7 @@ class RowwiseAdagrad(torch.optim.Optimizer):
             for table in group["params"]:
                 total = self.state[table].setdefault("sum", torch.zeros(len(table), 1))
                 total += table.grad.square().mean(1, keepdim=True)
-                table -= group["lr"] * table.grad / (total.sqrt() + 1e-8)
+                table.sub_(group["lr"] * table.grad / (total.sqrt() + 1e-8))
 
 
 def _bag(slot: object, row: Mapping[str, str]) -> list[str]:

@@ -17,19 +17,13 @@ ROW_PARTS = ("keys", "values", "states", "statistics", "last_versions")
 
 @dataclass(frozen=True)
 class Rows:
-    """All rows of a table, in the order of their keys: values [R, D], states [R, W], statistics [R, 2] (shows, clicks)."""
+    """All rows of a table by key: values [R, D], optimizer states [R, W], statistics [R, 2] (shows, clicks)."""
 
     keys: Keys
     values: Floats
     states: Floats
     statistics: Floats
     last_versions: NDArray[np.uint32]
-
-    def of(self, keys: Keys) -> Floats:
-        """The values of rows that are there."""
-        places = np.searchsorted(self.keys, keys)
-        assert (self.keys[places] == keys).all(), "a key has no row"
-        return self.values[places]
 
 
 @dataclass(frozen=True)

@@ -177,8 +177,12 @@ def checkpoint(tmp_path: Path) -> Path:
         "index": {"standard": {}},
         "segments": [],
         "dense_optimizer": {},
-        "files": {},
+        "files": {
+            part: {"bytes": 0, "crc32": 0, "server": "s0", "table": "user", "part": part} for part in ("keys", "values")
+        },
     }
+    for part in ("keys", "values"):
+        (folder / part).touch()
     (folder / "manifest.json").write_text(json.dumps(manifest))
     return folder
 

@@ -26,6 +26,7 @@ from coordinator.events import (
 from coordinator.grants import GiveGrant, GrantMachine
 from coordinator.shares import group_batch_sizes
 from coordinator.window import WindowMachine, WindowSettings
+from geartrain.types import Interval
 from geartrain.wire.messages import Staged
 
 steady = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -72,6 +73,7 @@ class ClusterModel:
         self.decisions: list[Decide] = []
         self.granted: list[GiveGrant] = []
         self.to_stage: dict[StepId, GiveGrant] = {}
+        self.promised: dict[int, Interval] = {}
         self.specs: dict[int, GroupSpec] = {}
         self.wait: Wait | None = None
         self._num_workers = 0
@@ -228,6 +230,10 @@ class ClusterModel:
         refused = []
         for grant in given:
             self.granted.append(grant)
+            # Where steps overlap, a member reports a step only after it has pulled for the one it was told is next.
+            assert self.promised.pop(grant.group, grant.interval) == grant.interval
+            if self.setting.depth > 0 and grant.ahead:
+                self.promised[grant.group] = grant.ahead[0].interval
             arrival = self.arrivals.expect(grant)
             if arrival is None:
                 self.to_stage[StepId(grant.group, grant.step)] = grant

@@ -102,6 +102,7 @@ def test_decisions_are_remembered_for_long_but_not_for_ever() -> None:
         ({"term": 3}, "higher term 3, the term is 2"),
         ({"group": 3}, "group 3, which does not live"),
         ({"incarnation": 6}, "incarnation 6, the one that lives has 7"),
+        ({"incarnation": 8}, "incarnation 8, the one that lives has 7"),
         ({"step": 10}, r"step 10 of group 4; in flight are \[9\]"),
     ],
 )
@@ -146,6 +147,14 @@ def test_a_skipped_step_arrives_with_its_reason_and_needs_no_server() -> None:
     arrived = collects.handle(report("w1", skipped="NaN or Inf on 1 of 2", servers={}))
     assert isinstance(arrived, Arrival)
     assert (arrived.skipped, arrived.num_samples, arrived.loss_sum) == ("NaN or Inf on 1 of 2", 7, 0.0)
+
+
+@pytest.mark.parametrize("order", [("w0", "w1"), ("w1", "w0")])
+def test_an_arrival_does_not_depend_on_the_order_of_its_reports(order: tuple[str, str]) -> None:
+    collects = collector()
+    arrived = [collects.handle(report(node, skipped=f"{node} saw NaN", servers={})) for node in order][-1]
+    assert isinstance(arrived, Arrival)
+    assert (arrived.workers, arrived.skipped) == (("w0", "w1"), "w0 saw NaN")
 
 
 def test_a_grant_to_skip_arrives_at_once_staged_by_nobody() -> None:

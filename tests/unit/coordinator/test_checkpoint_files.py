@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ def manifest(**changes: Any) -> dict[str, Any]:
         index={"standard": {}},
         segments=[],
         dense_optimizer={},
-        files={"rows.npy": {"bytes": 4}},
+        files={"rows.npy": {"bytes": 4, "crc32": zlib.crc32(b"abcd")}},
     )
     return {**msgspec.to_builtins(whole), **changes}
 
@@ -53,7 +54,8 @@ def test_a_cut_replaces_one_of_the_same_name_and_removes_the_expired(tmp_path: P
     temporary = tmp_path / ".tmp-again"
     prepare(temporary)
     (temporary / "rows.npy").write_bytes(b"wxyz")
-    publish(temporary, tmp_path / "pass-1", manifest(version=4), (old, tmp_path / "gone-already"))
+    files = {"rows.npy": {"bytes": 4, "crc32": zlib.crc32(b"wxyz")}}
+    publish(temporary, tmp_path / "pass-1", manifest(version=4, files=files), (old, tmp_path / "gone-already"))
     assert load_manifest(tmp_path / "pass-1").version == 4
     assert [entry.name for entry in tmp_path.iterdir()] == ["pass-1"]
 
@@ -72,6 +74,7 @@ def test_what_a_death_left_is_cleared_before_the_next_cut(tmp_path: Path) -> Non
         (lambda path: (path / MANIFEST_NAME).write_bytes(b'{"format": 1'), None),
         (lambda path: (path / "rows.npy").write_bytes(b"abc"), "files"),
         (lambda path: (path / "rows.npy").unlink(), "files"),
+        (lambda path: (path / "rows.npy").write_bytes(b"abce"), "crc32"),
     ],
 )
 def test_a_damaged_checkpoint_is_refused_naming_the_file(tmp_path: Path, damage: Any, field: str | None) -> None:

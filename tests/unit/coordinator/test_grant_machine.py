@@ -217,6 +217,9 @@ def test_intervals_of_discarded_steps_are_granted_again_lowest_position_first() 
     returned = machine.set_groups([spec(1), spec(2)], (), 0)
     assert returned == [Interval(0, 0, 4), Interval(0, 8, 12)]
     assert spans(machine.grants(0)) == [(2, 0, 4), (2, 8, 12)]
+    returned = machine.set_groups([spec(3)], (), 0)
+    assert returned == [Interval(0, start, start + 4) for start in (0, 4, 8, 12)]
+    assert spans(machine.grants(0)) == [(3, 0, 4), (3, 4, 8)]
 
 
 def test_arrived_steps_of_a_group_that_goes_are_kept_and_decided() -> None:

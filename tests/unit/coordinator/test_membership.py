@@ -74,6 +74,12 @@ def test_a_lost_node_that_returns_to_its_host_and_device_keeps_its_name(members:
     assert join(members, register(incarnation=11, host="a"), 10.0) == "w0"
 
 
+def test_a_process_older_than_the_lost_node_of_its_place_gets_a_name_of_its_own(members: Membership) -> None:
+    join(members, register(incarnation=9))
+    members.tick(LEASE_S + 1)
+    assert join(members, register(incarnation=3), 7.0) == "w1"
+
+
 def test_a_living_node_does_not_lose_its_name_to_a_neighbor(members: Membership) -> None:
     assert join(members, register(incarnation=1)) == "w0"
     assert join(members, register(incarnation=2)) == "w1"

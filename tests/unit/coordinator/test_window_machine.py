@@ -158,7 +158,7 @@ def test_a_repeated_arrival_changes_nothing() -> None:
     arrive(window, arrival(1), 0.2, rounds)
     late = arrive(window, arrival(0), 0.3, round_of((0, 1, 1), (1, 1, 1)))
     assert late == Wait(None, "no step has arrived")
-    assert window.version == 1
+    assert (window.version, window.snapshot(0.3)["queue_length"]) == (1, 0)
 
 
 def test_a_step_of_a_group_that_does_not_live_is_refused_by_name() -> None:
@@ -216,6 +216,17 @@ def test_staleness_is_bounded_groups_ahead_wait_and_the_reason_names_the_step() 
     decided = arrive(window, arrival(1, 0, 0), 0.0, round_of((0, 2, 2), slow))
     assert isinstance(decided, Decide)
     assert [(one.arrival.group, one.staleness) for one in decided.contributions] == [(0, 0), (1, 2)]
+
+
+def test_the_later_steps_of_a_group_have_their_versions_of_the_bound_in_reserve() -> None:
+    window = machine(WindowSettings("async", max_staleness=2, pipeline_depth=1), groups=2)
+    slow = ((1, 0, 0), (1, 1, 0))
+    assert isinstance(arrive(window, arrival(0, 0, 0), 0.0, round_of((0, 0, 0), (0, 1, 0), *slow)), Decide)
+    # Step 0 of group 1 could wait for one more window; but then step 1, a window later, would be 3 versions old.
+    rounds = round_of((0, 1, 0), (0, 2, 1), *slow)
+    held = arrive(window, arrival(0, 1, 0), 0.0, rounds)
+    assert "version 2 waits for step 1 of group 1: it builds on version 0" in held.reason
+    assert isinstance(arrive(window, arrival(1, 0, 0), 0.0, rounds), Decide)
 
 
 def test_a_bound_of_zero_is_sync() -> None:
@@ -338,6 +349,16 @@ def test_auto_window_is_bounded(spread_ms: float, window_ms: float) -> None:
     window = machine(WindowSettings("sync"), groups=2)
     now_s = run_rounds(window, [spread_ms] * 6)
     assert window.snapshot(now_s)["effective_window_ms"] == window_ms
+
+
+def test_what_async_and_lonely_groups_do_is_no_history_of_arrivals() -> None:
+    window = machine(WindowSettings("async"), groups=2)
+    now_s = run_rounds(window, [10.0] * 8)
+    assert window.snapshot(now_s)["effective_window_ms"] == 50.0
+    alone = machine(WindowSettings("hybrid"), groups=1)
+    for step in range(8):
+        assert isinstance(arrive(alone, arrival(0, step, step), float(step), round_of((0, step, step))), Decide)
+    assert alone.snapshot(8.0)["effective_window_ms"] == 50.0
 
 
 def test_auto_window_learns_from_arrivals_that_missed_their_window() -> None:

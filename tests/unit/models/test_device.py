@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from dense_workers.device import DeviceSpec, keep_freed_memory, open_device, parse_device
+from dense_workers.device import DeviceSpec, open_device, parse_device
 from geartrain.errors import ConfigError
 
 
@@ -42,8 +42,3 @@ def test_opening_a_device():
 def test_names_are_told_without_torch():
     program = "import sys, dense_workers.device as d; d.parse_device('cuda:0'); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="an option of glibc")
-def test_keeping_memory_says_what_was_done():
-    assert keep_freed_memory() in ("up to 1024 MiB are kept", "unchanged: this C library has no mallopt")

@@ -1,0 +1,81 @@
+"""The best pass of a run: which it is, whether early stopping has run out of patience, where its cut is. Pure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from coordinator.checkpoints import Manifest
+from coordinator.cuts import cut_name
+from coordinator.schedule import is_better
+from geartrain.config import JobConfig
+from geartrain.config.training import EarlyStopping
+
+
+class BestPass:
+    """The pass with the best metric so far, and whether early stopping has run out of patience."""
+
+    def __init__(self, stopping: EarlyStopping | None) -> None:
+        self._stopping = stopping
+        self._value: float | None = None
+        self._without_gain = 0
+        self.pass_index = 0
+        self.version: int | None = None
+        self.metrics: dict[str, Any] = {}
+        self.reason = ""
+
+    @staticmethod
+    def resumed(stopping: EarlyStopping | None, manifest: Manifest) -> BestPass:
+        """What the run that a checkpoint belongs to knew. Its best counts if it was chosen by the same metric."""
+        best = BestPass(stopping)
+        if stopping is None:
+            best.passed(manifest.passes_done - 1, manifest.version, manifest.metrics)
+        elif _knows_best(stopping, manifest):
+            best._value, best._without_gain = manifest.best["value"], manifest.best["without_gain"]
+            best.pass_index, best.version = manifest.best["pass_index"], manifest.best["version"]
+            best.metrics = manifest.best["metrics"]
+        return best
+
+    def passed(self, pass_index: int, version: int, metrics: dict[str, Any]) -> bool:
+        """Account for a pass; whether it is the best so far. Without early stopping the last pass counts."""
+        value = metrics.get(self._stopping.metric) if self._stopping is not None else None
+        if self._stopping is None:
+            self.pass_index, self.version, self.metrics = pass_index, version, metrics
+            return True
+        if value is not None and is_better(self._stopping.metric, value, self._value):
+            self._value, self._without_gain = value, 0
+            self.pass_index, self.version, self.metrics = pass_index, version, metrics
+            return True
+        self._without_gain += 1
+        self.reason = (
+            f"{self._stopping.metric} did not improve on {self._value} for {self._without_gain} pass(es), "
+            f"patience is {self._stopping.patience}"
+        )
+        return self.version is None
+
+    @property
+    def exhausted(self) -> bool:
+        return self._stopping is not None and self._without_gain >= self._stopping.patience
+
+    def to_dict(self) -> dict[str, Any]:
+        """For the manifest."""
+        return {
+            "pass_index": self.pass_index,
+            "version": self.version,
+            "metrics": self.metrics,
+            "value": self._value,
+            "without_gain": self._without_gain,
+        }
+
+
+def best_cut(checkpoint: Path, manifest: Manifest, config: JobConfig) -> Path:
+    """Where the best pass of a checkpoint's run was cut: there, or beside it."""
+    stopping = config.training.early_stopping
+    if stopping is None or not _knows_best(stopping, manifest) or manifest.best["version"] == manifest.version:
+        return checkpoint
+    return checkpoint.with_name(cut_name(manifest.best["pass_index"], manifest.best["version"]))
+
+
+def _knows_best(stopping: EarlyStopping, manifest: Manifest) -> bool:
+    trained = manifest.config["training"]["early_stopping"]
+    return manifest.best["value"] is not None and trained is not None and trained["metric"] == stopping.metric

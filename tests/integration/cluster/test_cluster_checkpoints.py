@@ -1,0 +1,264 @@
+"""Checkpoints: a cut per pass, kept or pruned, resumed bit for bit, begun from, evaluated, predicted with."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from checkpoint_content import content, manifest
+from cluster_support import Commands, job_fields, write_job
+from standing_cluster import Standing
+
+FOUR = {"passes": 4, "batch_size": 128, "lr_schedule": {"type": "plateau", "factor": 0.5, "patience": 1}}
+
+
+@pytest.fixture(scope="module")
+def trained(standing: Standing) -> dict[str, Any]:
+    """The result of four passes in one go; all of its cuts are kept."""
+    return standing.run(name="trained", training=FOUR, checkpoint={"keep": 10})
+
+
+def cut(result: dict[str, Any], number: int) -> Path:
+    """The cut at the end of a pass (from 1)."""
+    return Path(result["checkpoint"]).parent / f"pass-{number:04d}-version-{16 * number:08d}"
+
+
+def test_a_cut_per_pass_and_nothing_else(trained: dict[str, Any]) -> None:
+    assert Path(trained["checkpoint"]) == cut(trained, 4)
+    assert sorted(cut(trained, 4).parent.iterdir()) == [cut(trained, number) for number in (1, 2, 3, 4)]
+    for number in (1, 2, 3, 4):
+        told = manifest(cut(trained, number))
+        assert (told["version"], told["passes_done"], told["samples"]) == (16 * number, number, 2000 * number)
+    assert content(cut(trained, 3)) != content(cut(trained, 4))
+
+
+def test_only_the_newest_are_kept(standing: Standing) -> None:
+    result = standing.run(name="pruned", training=FOUR, checkpoint={"keep": 2, "directory": "cuts"})
+    assert Path(result["checkpoint"]).parent.name == "cuts"
+    assert sorted(Path(result["checkpoint"]).parent.iterdir()) == [cut(result, 3), cut(result, 4)]
+
+
+def test_a_resumed_run_equals_one_in_one_go(standing: Standing, trained: dict[str, Any], commands: Commands) -> None:
+    """Two passes by one cluster, two more by another one: every bit of the four passes of a third."""
+    config = write_job(standing.data, "resume.json", name="trained", training=FOUR)
+    first = commands.run("train", str(config), "--output=first", "--set=training.passes=2", "--json").json
+    assert content(first["checkpoint"]) == content(cut(trained, 2))
+    second = commands.run("train", str(config), "--output=second", "--resume", first["checkpoint"], "--json").json
+    assert content(second["checkpoint"]) == content(trained["checkpoint"])
+    for fact in ("passes", "samples", "version", "valid", "test", "best_pass", "best_version"):
+        assert second[fact] == trained[fact], fact
+    assert second["train_seconds"] > first["train_seconds"]
+    assert len(list((commands.folder / "second" / "checkpoints").iterdir())) == 2
+    assert manifest(second["checkpoint"])["schedule"] == manifest(trained["checkpoint"])["schedule"]
+
+
+def test_resuming_a_finished_run_evaluates_it(standing: Standing, trained: dict[str, Any]) -> None:
+    task = {"kind": "train", "init": "resume", "checkpoint": trained["checkpoint"]}
+    again = standing.run(task, name="trained", training=FOUR)
+    for fact in ("passes", "samples", "version", "valid", "test", "best_pass", "best_version", "checkpoint"):
+        assert again[fact] == trained[fact], fact
+
+
+def test_beginning_from_a_checkpoint(standing: Standing, trained: dict[str, Any]) -> None:
+    """Its parameters, but nothing else: counters, optimizers' states and the schedule start anew."""
+    task = {"kind": "train", "init": "init_from", "checkpoint": trained["checkpoint"]}
+    one_pass = {"passes": 1, "batch_size": 128, "sparse_optimizer": {"type": "sgd", "lr": 0.0001}}
+    begun = standing.run(task, name="begun", training={**one_pass, "dense_optimizer": {"type": "sgd", "lr": 0.0001}})
+    assert (begun["passes"], begun["samples"], begun["version"]) == (1, 2000, 16)
+    # Such small steps leave the model as it was; from scratch they leave it at .5.
+    assert begun["valid"]["auc"] == pytest.approx(trained["valid"]["auc"], abs=0.01)
+    assert begun["valid"] != trained["valid"]
+
+
+def test_evaluate_and_predict(standing: Standing, trained: dict[str, Any], commands: Commands) -> None:
+    checkpoint = trained["checkpoint"]
+    told = commands.run("evaluate", checkpoint, "--json", "--server-num=1")
+    assert (told.status, told.stderr) == (0, "")
+    assert told.json["test"] == trained["test"]
+    assert (told.json["best_pass"], told.json["best_version"]) == (4, 64)
+
+    # The same rows without a label, in two files.
+    rows = [line.partition(",")[2] for line in (standing.data / "test.csv").read_text().splitlines()]
+    (commands.folder / "in-1.csv").write_text("\n".join(rows[:301]) + "\n")
+    (commands.folder / "in-2.csv").write_text("\n".join([rows[0], *rows[301:]]) + "\n")
+    files = ["--input", "in-*.csv", "--out", "scores.csv"]
+    done = commands.run("predict", checkpoint, *files, "--json", "--worker-num=1", "--server-num=3")
+    assert (done.status, done.stderr) == (0, "")
+    assert (done.json["num_predictions"], done.json["predictions"]) == (500, str(commands.folder / "scores.csv"))
+    title, *lines = (commands.folder / "scores.csv").read_text().splitlines()
+    assert title == "score"
+    scores = np.array([float(line) for line in lines])
+    labels = np.array([line[0] == "1" for line in (standing.data / "test.csv").read_text().splitlines()[1:]])
+    # In the input's order: the pairs that they rank rightly are those that the evaluation found.
+    ahead = np.sign(scores[labels][:, None] - scores[~labels][None, :])
+    assert (1 + ahead.mean()) / 2 == pytest.approx(trained["test"]["auc"], abs=1e-9)
+    logloss = -np.where(labels, np.log(scores), np.log1p(-scores)).mean()
+    assert logloss == pytest.approx(trained["test"]["logloss"], abs=1e-6)
+    assert {entry.name for entry in commands.folder.iterdir()} == {"in-1.csv", "in-2.csv", "scores.csv"}
+
+
+def test_evaluation_leaves_no_trace(standing: Standing, trained: dict[str, Any]) -> None:
+    """Unseen ids are scored; asked again, the same comes out."""
+    title, *rows = (standing.data / "valid.csv").read_text().splitlines()[:51]
+    unseen = [row.replace(",u", ",unseen-").replace(",i", ",unseen-") for row in rows]
+    (standing.data / "unseen.csv").write_text("\n".join([title, *unseen]) + "\n")
+    task = {"kind": "evaluate", "checkpoint": trained["checkpoint"], "split": "test"}
+    results = [
+        standing.run(task, name="trained", training=FOUR, data={"test": [file]})["test"]
+        for file in ("test.csv", "unseen.csv", "test.csv", "unseen.csv")
+    ]
+    assert results[0] == results[2] == trained["test"]
+    assert results[1] == results[3]
+    assert results[1]["num_samples"] == 50
+
+
+Damage = Callable[[Path], object]
+
+
+def any_file(checkpoint: Path, pattern: str) -> Path:
+    return sorted(checkpoint.glob(pattern))[0]
+
+
+def truncate(checkpoint: Path) -> str:
+    file = any_file(checkpoint, "table-user.s1.values.npy")
+    file.write_bytes(file.read_bytes()[:-4])
+    return file.name
+
+
+def flip(checkpoint: Path) -> str:
+    file = any_file(checkpoint, "dense.s0.npy")
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(data)
+    return file.name
+
+
+def remove(checkpoint: Path) -> str:
+    file = any_file(checkpoint, "table-item.s0.states.npy")
+    file.unlink()
+    return file.name
+
+
+def forget_table(checkpoint: Path) -> str:
+    told = manifest(checkpoint)
+    told["files"] = {name: about for name, about in told["files"].items() if about.get("table") != "item"}
+    (checkpoint / "manifest.json").write_text(json.dumps(told))
+    return "item"
+
+
+def forget_rows(checkpoint: Path) -> str:
+    told = manifest(checkpoint)
+    told["files"] = {name: about for name, about in told["files"].items() if about.get("table") is None}
+    (checkpoint / "manifest.json").write_text(json.dumps(told))
+    return "table"
+
+
+def cut_manifest(checkpoint: Path) -> str:
+    file = checkpoint / "manifest.json"
+    file.write_bytes(file.read_bytes()[:-20])
+    return file.name
+
+
+DAMAGES = [truncate, flip, remove, forget_table, forget_rows, cut_manifest]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_checkpoint_is_refused(
+    standing: Standing, trained: dict[str, Any], commands: Commands, damage: Callable[[Path], str]
+) -> None:
+    damaged = standing.output / "damaged" / damage.__name__
+    shutil.copytree(trained["checkpoint"], damaged)
+    named = damage(damaged)
+    config = write_job(standing.data, "damaged.json", name="trained", training={**FOUR, "passes": 5})
+    done = commands.run("train", str(config), "--output=output", "--resume", str(damaged))
+    assert (done.status, done.stdout) == (2, "")
+    assert str(damaged) in done.error_line and named in done.error_line
+    assert not (commands.folder / "output").exists()
+
+    task = {"kind": "evaluate", "checkpoint": str(damaged)}
+    fields = {**job_fields(), "data": {"root": str(standing.data), "train": ["train-0.csv"], "test": ["test.csv"]}}
+    answer = httpx.post(f"{standing.url}/v1/jobs", json={"config": fields, "task": task})
+    assert answer.status_code == 422
+    error = answer.json()["error"]
+    assert error["code"] == "checkpoint_invalid"
+    assert str(damaged) in error["file"] and named in error["message"]
+
+
+OTHER_MODELS: list[tuple[str, list[str], str]] = [
+    ("--resume", ["--set=model.hidden=[16]"], "model.hidden"),
+    ("--init-from", ["--set=model.type=wide_deep"], "model.type"),
+    ("--init-from", ["--set=features.0.table=person"], "features.0.table"),
+    ("--resume", ["--set=training.sparse_optimizer={type: adam, lr: 0.01}"], "tables.user.optimizer.type"),
+    ("--resume", ["--set=training.dense_optimizer={type: sgd, lr: 0.01}"], "training.dense_optimizer.type"),
+]
+
+
+@pytest.mark.parametrize(("option", "settings", "field"), OTHER_MODELS)
+def test_a_checkpoint_of_another_model_is_refused(
+    standing: Standing, trained: dict[str, Any], commands: Commands, option: str, settings: list[str], field: str
+) -> None:
+    config = write_job(standing.data, "other.json", name="trained", training=FOUR)
+    done = commands.run("train", str(config), "--output=output", option, trained["checkpoint"], *settings)
+    assert (done.status, done.stdout) == (2, "")
+    assert trained["checkpoint"] in done.error_line and f"another model: {field} is" in done.error_line
+    assert not (commands.folder / "output").exists()
+
+
+OVERSHOOTING = {
+    "passes": 30,
+    "batch_size": 128,
+    "sparse_optimizer": {"type": "adam", "lr": 0.05},
+    "dense_optimizer": {"type": "adam", "lr": 0.02},
+    "early_stopping": {"metric": "auc", "patience": 2},
+}
+
+
+def test_early_stopping_comes_back_to_the_best_pass(standing: Standing) -> None:
+    """Rates that are far too high: the model gets worse, and nothing of the later passes is left in the result."""
+    result = standing.run(name="stopped", training=OVERSHOOTING, checkpoint={"keep": 1}, data={"group_by": "user"})
+    best = result["best_pass"]
+    assert result["passes"] == best + 2 < 30
+    assert (result["best_version"], result["version"]) == (16 * best, 16 * (best + 2))
+    assert result["samples"] == 2000 * (best + 2)
+    checkpoint = cut(result, best)
+    assert result["checkpoint"] == str(checkpoint)
+    # The best is kept beside the newest.
+    assert sorted(checkpoint.parent.iterdir()) == [checkpoint, cut(result, best + 2)]
+    assert manifest(checkpoint)["metrics"] == result["valid"]
+    assert manifest(cut(result, best + 2))["metrics"]["auc"] < result["valid"]["auc"]
+
+    def evaluated(directory: Path) -> Any:
+        task = {"kind": "evaluate", "checkpoint": str(directory)}
+        return standing.run(task, training=OVERSHOOTING, data={"group_by": "user"})["test"]
+
+    assert evaluated(checkpoint) == result["test"] != evaluated(cut(result, best + 2))
+    assert 0 < result["test"]["gauc"] <= 1
+    assert 0 < result["valid"]["gauc"] <= 1
+
+
+def test_a_resumed_run_remembers_its_best_pass(standing: Standing) -> None:
+    """Stopped after the best pass was over: a resumed run does not take a worse one for better."""
+    stopping = {"early_stopping": {"metric": "auc", "patience": 3}}
+    whole = standing.run(name="remembers", training={**OVERSHOOTING, **stopping})
+    best = whole["best_pass"]
+    half = standing.run(name="remembers", training={**OVERSHOOTING, "passes": best + 1})
+    assert (half["best_pass"], half["passes"]) == (best, best + 1)
+    task = {"kind": "train", "init": "resume", "checkpoint": str(cut(half, best + 1))}
+    resumed = standing.run(task, name="remembers", training={**OVERSHOOTING, **stopping})
+    assert (resumed["best_pass"], resumed["passes"]) == (best, whole["passes"])
+    assert (resumed["valid"], resumed["test"]) == (whole["valid"], whole["test"])
+    assert resumed["checkpoint"] == half["checkpoint"]
+
+    lonely = standing.output / "lonely"
+    shutil.copytree(cut(half, best + 1), lonely)
+    fields = job_fields(training=OVERSHOOTING)
+    fields["data"] = {"root": str(standing.data), **fields["data"]}
+    task = {"kind": "train", "init": "resume", "checkpoint": str(lonely)}
+    answer = httpx.post(f"{standing.url}/v1/jobs", json={"config": fields, "task": task})
+    assert (answer.status_code, answer.json()["error"]["field"]) == (422, "best")
