@@ -183,7 +183,7 @@ class ControlServer:
         for command in self._core.member(message, now_s):
             if isinstance(command, NodeRefused):
                 log.warning("refused: %s", command.error)
-                self._answer(identity, Refused(command.error.to_dict()))
+                self._answer(identity, Refused(command.error.to_dict(), final=True))
             elif isinstance(command, Lost):
                 self._carry_out(self._core.members_lost(command, now_s))
             elif isinstance(command, Joined):

@@ -139,11 +139,17 @@ class JobPlan:
         wanted = self.config.sync.group_size
         size = len(workers) if wanted == "auto" else min(wanted, len(workers))
         members = [tuple(workers[at : at + size]) for at in range(0, len(workers), size)]
-        batches = group_batch_sizes(self.config.training.batch_size, [len(group) for group in members])
+        sizes = [len(group) for group in members]
+        batches = group_batch_sizes(self.config.training.batch_size, sizes, self.min_share)
         return tuple(
             GroupSpec(self.first_group + number, group, batch)
             for number, (group, batch) in enumerate(zip(members, batches, strict=True))
         )
+
+    @property
+    def min_share(self) -> int:
+        """The fewest samples that a share may have, unless it has none: batch norm cannot normalize a single one."""
+        return 2 if self.config.model.batch_norm else 0
 
     def rows(self, split: str) -> int:
         return self.index.num_rows(split)
@@ -182,7 +188,7 @@ class JobPlan:
             dense_lr=training.dense_optimizer.lr,
             sparse_lr={table.name: float(table.optimizer["lr"]) for table in self.tables},
             max_skipped_steps=training.max_skipped_steps,
-            min_share=2 if self.config.model.batch_norm else 0,
+            min_share=self.min_share,
         )
 
     def result(

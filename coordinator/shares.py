@@ -56,6 +56,9 @@ def cut_equally(interval: Interval, num_members: int, min_share: int = 0) -> Sha
     return ShareCut(cuts, "")
 
 
-def group_batch_sizes(batch_size: int, group_sizes: Sequence[int]) -> list[int]:
-    """The batch of each group, proportional to its number of members; the sum is exactly `batch_size`."""
-    return split_by_weight(batch_size, group_sizes)
+def group_batch_sizes(batch_size: int, group_sizes: Sequence[int], min_share: int = 0) -> list[int]:
+    """The batch of each group, proportional to its number of members; the sum is exactly `batch_size`.
+
+    With `min_share` a group for which less is left than that gets no batch: it could compute no step of its own.
+    """
+    return split_by_weight(batch_size, group_sizes, min_share)

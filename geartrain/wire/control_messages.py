@@ -147,9 +147,10 @@ class Welcome(Message, frozen=True):
 
 
 class Refused(Message, frozen=True):
-    """The coordinator does not accept the node or its last message."""
+    """The coordinator does not accept the node's last message or, where it is `final`, the node: it must start anew."""
 
     error: dict[str, Any]
+    final: bool = False
 
 
 class OpenJob(Message, frozen=True):

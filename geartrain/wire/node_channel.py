@@ -99,7 +99,8 @@ class NodeChannel:
         """The next message, or None when none came within `timeout_s`. Welcomes that answer heartbeats are not shown.
 
         Raises `WireError` for a message that cannot be decoded (the channel goes on), `RoleDiedError` when the
-        coordinator was silent for a lease (the channel is over, and every further call raises it again).
+        coordinator was silent for a lease, and the coordinator's error when it has given up the node (the channel is
+        over then, and every further call raises it again).
         """
         if self._failure is not None and self._inbox.empty():
             raise self._failure
@@ -189,7 +190,7 @@ class NodeChannel:
             if self._welcome is None:
                 self._welcome = message
                 self._answered.set()
-        elif isinstance(message, Refused) and self._welcome is None:
+        elif isinstance(message, Refused) and (message.final or self._welcome is None):
             self._fail(GeartrainError.from_dict(message.error))
         else:
             self._inbox.put(message)

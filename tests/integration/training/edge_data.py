@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from training_cluster import TrainingCluster
 
-Columns = Mapping[str, Sequence[Any]]
+Columns = Mapping[str, Sequence[Any] | pa.Array]
 
 CATEGORICAL = [{"name": "user", "kind": "categorical"}, {"name": "item", "kind": "categorical"}]
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from edge_data import config_of, random_columns, write
 from trained_state import read_state
@@ -17,6 +18,7 @@ from training_cluster import Ended, TrainingCluster
 from coordinator.conservation import prove_conservation
 from coordinator.journal import Arrived, Decided, Skipped
 from coordinator.journal_file import read_journal
+from geartrain.types import Keys
 from kernels.hashing import keys_of_integers
 
 GROUPINGS = [
@@ -34,9 +36,10 @@ def sync_of(grouping: tuple[str, int | str, int]) -> dict[str, Any]:
     return {"mode": mode, "group_size": group_size, "pipeline_depth": depth}
 
 
-def keys(table: str, *ids: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
-    dtype = np.uint64 if max(ids) > 2**63 - 1 else np.int64
-    return keys_of_integers(np.array(ids, dtype=dtype), table)
+def keys(table: str, *ids: int) -> Keys:
+    if max(ids) >= 2**63:
+        return keys_of_integers(np.array(ids, dtype=np.uint64), table)
+    return keys_of_integers(np.array(ids, dtype=np.int64), table)
 
 
 def conserved(ended: Ended, num_rows: int, num_passes: int = 1, num_skipped: int = 0) -> None:
@@ -149,17 +152,24 @@ def test_no_sample_of_a_longer_tail_is_lost_with_batch_norm(
     conserved(ended, 30 + tail)
 
 
+@pytest.mark.parametrize("batch_size", [2, 3, 5])
+def test_groups_without_enough_for_batch_norm_leave_the_batch_to_others(
+    cluster: TrainingCluster, batch_size: int
+) -> None:
+    train = write(cluster, "small-batches.parquet", random_columns(6 * batch_size))
+    training = {"batch_size": batch_size}
+    ended = cluster.run(config_of(train, model={"batch_norm": True}, training=training, sync={"group_size": 1}))
+    conserved(ended, 6 * batch_size)
+    assert ended.result["version"] == 6
+
+
 # --- ids --------------------------------------------------------------------------------------------------------------
 
 
 def test_negative_ids_and_the_largest_are_ids_like_any_other(cluster: TrainingCluster) -> None:
     signed = [-1, -(2**63), 2**63 - 1, 0, 1, -7]
     unsigned = [2**64 - 1, 0, 2**63, 2**63 - 1, 1, 2**64 - 7]
-    columns = {
-        "label": [0, 1] * 30,
-        "user": np.array(signed * 10, dtype=np.int64),
-        "item": np.array(unsigned * 10, dtype=np.uint64),
-    }
+    columns = {"label": [0, 1] * 30, "user": signed * 10, "item": pa.array(unsigned * 10, pa.uint64())}
     train = write(cluster, "extreme-ids.parquet", columns)
     ended = cluster.run(config_of(train, data={"test": [train]}))
     conserved(ended, 60)

@@ -64,6 +64,7 @@ def test_parts_are_exact_and_zero_or_at_least_the_minimum(total: int, weights: l
 def test_uneven_groups_of_one_cluster() -> None:
     assert group_batch_sizes(4096, [3, 2]) == [2458, 1638]
     assert group_batch_sizes(1, [1, 1]) == [1, 0]
+    assert group_batch_sizes(5, [1, 1, 1], min_share=2) == [3, 2, 0]
 
 
 def test_samples_that_nobody_can_take_are_an_error() -> None:
