@@ -261,11 +261,19 @@ class GrantMachine:
     def _draw(self, groups: list[_Group]) -> None:
         """One piece for each, consecutive; an interval too short for all is shared in proportion to the batches."""
         sizes = [group.spec.batch_size for group in groups]
-        if self._pool.first_length() < sum(sizes):
+        rest = self._pool.first_length() - sum(sizes)
+        if rest < 0:
             sizes = split_by_weight(self._pool.first_length(), sizes, self._min_share)
+        elif len(groups) < sum(group.spec.batch_size > 0 for group in self._live()):
+            # (A round of all groups is a global batch: its bounds are the same in a cluster of any size.)
+            sizes[-1] += self._too_little(rest)
         for group, size in zip(groups, sizes, strict=True):
             if size > 0:
                 group.leased.append(self._pool.take(size))
+
+    def _too_little(self, rest: int) -> int:
+        """`rest` positions if they are too few for a step of their own, and so go with the step before; else 0."""
+        return rest if 0 < rest < self._min_share else 0
 
     def _take_over(self, group: _Group) -> bool:
         """At the tail of the pass: a lease of the group with most of them goes to one that could start it now.
@@ -279,7 +287,8 @@ class GrantMachine:
             if len(holder.leased) <= self._num_promised:
                 return False
             self._pool.add(holder.leased.pop())
-        group.leased.append(self._pool.take(group.spec.batch_size))
+        size = group.spec.batch_size
+        group.leased.append(self._pool.take(size + self._too_little(self._pool.first_length() - size)))
         return True
 
     def _grant_leases(self, group: _Group, version: int) -> list[GiveGrant]:

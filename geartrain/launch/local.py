@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 from geartrain.errors import DeadlineError, GeartrainError, RoleDiedError
 from geartrain.launch.role_process import RoleCommand, RoleProcess, geartrain_command, start_role
 from geartrain.launch.run_directory import run_directory
-from geartrain.launch.signals import StopRequested
+from geartrain.launch.signals import StopRequested, raise_if_requested
 from geartrain.timeouts import DEFAULT
 
 if TYPE_CHECKING:
@@ -105,7 +105,11 @@ class LocalCluster:
         return GeartrainClient(self._url, self._spec.api_token, deadline_s=deadline_s)
 
     def check(self) -> None:
-        """Raise `RoleDiedError` if a role has ended; a killed one is named before those that fell with it."""
+        """Raise `RoleDiedError` if a role has ended; a killed one is named before those that fell with it.
+
+        Also raises a `StopRequested` that was swallowed before.
+        """
+        raise_if_requested()
         ended = [role for role in self._roles if role.exit_status is not None]
         if ended:
             raise min(ended, key=lambda role: role.process.returncode >= 0).death()

@@ -1,4 +1,4 @@
-"""A role that is killed or frozen in the middle of training ends the job: status 1, one line that names it, no orphan."""
+"""A role that is killed or frozen in mid-training ends the job: status 1, one line that names it, no orphan."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ LABELS = {"coordinator": "coordinator", "s0": "server s0", "s1": "server s1", "w
 
 @pytest.mark.parametrize("role", ROLES)
 def test_a_killed_role(commands: Commands, role: str) -> None:
-    process = start_training(commands)
-    assert len(commands.processes()) == 6
+    num_workers = 2 if role in ("s1", "w0", "w1") else 1
+    process = start_training(commands, f"--worker-num={num_workers}")
+    assert len(commands.processes()) == 4 + num_workers
     signal_role(commands, role, signal.SIGKILL)
     done = ended_by(commands, process)
     assert (done.status, done.error_line) == (1, f"{LABELS[role]} was killed (SIGKILL)")
 
 
-@pytest.mark.parametrize("role", ["s1", "w0"])
-def test_a_frozen_role(commands: Commands, role: str) -> None:
+@pytest.mark.parametrize(("role", "num_workers"), [("s1", 1), ("w0", 2)])
+def test_a_frozen_role(commands: Commands, role: str, num_workers: int) -> None:
     """Its process lives and its sockets are open; only the lease tells."""
-    process = start_training(commands)
+    process = start_training(commands, f"--worker-num={num_workers}")
     signal_role(commands, role, signal.SIGSTOP)
     done = ended_by(commands, process)
     assert done.status == 1

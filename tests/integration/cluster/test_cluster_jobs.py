@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from cluster_support import ended, spoil, wait_for, write_data, write_job
+from cluster_support import Commands, ended, spoil, wait_for, write_data, write_job
 from standing_cluster import Standing
 
 ENDLESS = {"passes": 100_000, "batch_size": 16}
@@ -104,3 +104,8 @@ def test_a_bad_row_fails_the_job_and_nothing_else(standing: Standing, line: str,
 def test_a_second_up_changes_nothing(standing: Standing) -> None:
     again = standing.commands.run("up", "--port=1")
     assert (again.status, again.stdout) == (0, f"already up at {standing.url}; nothing was changed\n")
+
+
+def test_down_without_a_cluster(commands: Commands) -> None:
+    done = commands.run("down")
+    assert (done.status, done.stdout, done.stderr) == (0, "no cluster is up\n", "")

@@ -27,7 +27,7 @@ def main() -> None:
     else:
         bind_to_parent(os.environ)
     role = sys.argv[1]
-    options = dict(option.removeprefix("--").split("=", 1) for option in sys.argv[2:])
+    options = dict(option.removeprefix("--").split("=", 1) for option in sys.argv[2:] if "=" in option)
     if role == "coordinator":
         coordinate(Path(options["output"]), Path(options["ready-file"]))
     if options.get("device") == "broken":

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import zmq
 
-from geartrain.errors import AuthError, DeadlineError, RoleDiedError, WireError
+from geartrain.errors import AuthError, DeadlineError, RoleDiedError, StaleMessageError, WireError
 from geartrain.wire.framing import decode_from_node, encode
 from geartrain.wire.messages import (
     Decided,
@@ -159,6 +159,19 @@ def test_a_refusal_is_the_coordinators_own_error(coordinator: Coordinator, open_
     coordinator.say(identity, Refused(AuthError("wrong token", host="h").to_dict()))
     thread.join()
     assert len(errors) == 1 and errors[0].facts == {"host": "h"}  # type: ignore[attr-defined]
+
+
+def test_a_node_that_the_coordinator_gave_up_ends(coordinator: Coordinator, open_channel: OpenChannel) -> None:
+    """It was silent for too long, or the coordinator is another one: only a new process can join again."""
+    channel = open_channel(coordinator.address)
+    identity = connect(channel, coordinator)
+    error = StaleMessageError("w0 is lost: it must start anew", node="w0")
+    coordinator.say(identity, Refused(error.to_dict(), final=True))
+    for _ in range(2):
+        with pytest.raises(StaleMessageError, match="start anew"):
+            channel.receive(PATIENT_S)
+    with pytest.raises(StaleMessageError):
+        channel.send(JobClosed("w0", "late"))
 
 
 def test_nobody_there_is_a_deadline_error_with_the_address(open_channel: OpenChannel) -> None:

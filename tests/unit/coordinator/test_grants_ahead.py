@@ -1,4 +1,5 @@
-"""At pipeline depth 1 a worker reports a step once it has fetched the next one: what `ahead` announces must come."""
+"""What a group may count on: at pipeline depth 1 a worker reports a step once it has fetched the next one, so what
+`ahead` announces must come; with batch norm no sample is left alone that could go with others."""
 
 from __future__ import annotations
 
@@ -67,3 +68,12 @@ def test_a_step_that_is_skipped_is_not_announced() -> None:
     assert ahead(decide(machine, 0, 0, 1)) == {(0, 2): []}
     (last,) = decide(machine, 0, 1, 2)
     assert (last.interval, bool(last.skip)) == (Interval(0, 12, 13), True)
+
+
+def test_a_group_that_draws_alone_leaves_no_single_sample_behind() -> None:
+    """Behind four rounds of 8 stand 5 samples: the group that is ahead takes all 5 rather than leave one."""
+    machine = opened(37, 2, min_share=2)
+    machine.grants(0)
+    given = [grant for step in range(3) for grant in decide(machine, 0, step, step + 1)]
+    assert [grant.interval for grant in given] == [Interval(0, 16, 20), Interval(0, 24, 28), Interval(0, 32, 37)]
+    assert not any(grant.skip for grant in given)
