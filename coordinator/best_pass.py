@@ -22,7 +22,6 @@ class BestPass:
         self.pass_index = 0
         self.version: int | None = None
         self.metrics: dict[str, Any] = {}
-        self.reason = ""
 
     @staticmethod
     def resumed(stopping: EarlyStopping | None, manifest: Manifest) -> BestPass:
@@ -38,24 +37,30 @@ class BestPass:
 
     def passed(self, pass_index: int, version: int, metrics: dict[str, Any]) -> bool:
         """Account for a pass; whether it is the best so far. Without early stopping the last pass counts."""
-        value = metrics.get(self._stopping.metric) if self._stopping is not None else None
-        if self._stopping is None:
-            self.pass_index, self.version, self.metrics = pass_index, version, metrics
-            return True
-        if value is not None and is_better(self._stopping.metric, value, self._value):
+        stopping = self._stopping
+        value = metrics.get(stopping.metric) if stopping is not None else None
+        if stopping is not None and value is not None and is_better(stopping.metric, value, self._value):
             self._value, self._without_gain = value, 0
-            self.pass_index, self.version, self.metrics = pass_index, version, metrics
-            return True
-        self._without_gain += 1
-        self.reason = (
-            f"{self._stopping.metric} did not improve on {self._value} for {self._without_gain} pass(es), "
-            f"patience is {self._stopping.patience}"
-        )
-        return self.version is None
+        elif stopping is not None:
+            self._without_gain += 1
+            if self._value is not None:
+                return False
+        # The best; or, as long as no pass had a value that can be compared, the last.
+        self.pass_index, self.version, self.metrics = pass_index, version, metrics
+        return True
 
     @property
     def exhausted(self) -> bool:
         return self._stopping is not None and self._without_gain >= self._stopping.patience
+
+    @property
+    def reason(self) -> str:
+        """Why early stopping stops, once it is `exhausted`."""
+        stopping = self._stopping
+        if stopping is None:
+            return "there is no early stopping"
+        gain = "had no value" if self._value is None else f"did not improve on {self._value}"
+        return f"{stopping.metric} {gain} for {self._without_gain} pass(es), patience is {stopping.patience}"
 
     def to_dict(self) -> dict[str, Any]:
         """For the manifest."""

@@ -50,7 +50,6 @@ _T = TypeVar("_T")
 
 TICK_S = 0.1
 """The longest the core is left without a look at the clock; an earlier due window wakes it earlier."""
-SHELL_ERRORS = (OSError, GeartrainError, ValueError)
 
 
 class ControlServer:
@@ -64,6 +63,7 @@ class ControlServer:
         self._router = self._context.socket(zmq.ROUTER)
         self._router.setsockopt(zmq.LINGER, 500)
         self._router.setsockopt(zmq.MAXMSGSIZE, MAX_CONTROL_BYTES)
+        self._router.setsockopt(zmq.ROUTER_MANDATORY, 1)  # what cannot be sent is an error here, not dropped in silence
         try:
             self._router.bind(control_address)
         except zmq.ZMQError as error:
@@ -207,7 +207,9 @@ class ControlServer:
                 case SaveJob():
                     self._store.put(self._core.term, f"job/{command.job}", msgspec.json.encode(command.record))
                 case RaiseTerm():
-                    self._event(TermRaised(command.job, self._store.raise_term()))
+                    # The core must know the new term before anything else is written in the old one.
+                    raised = TermRaised(command.job, self._store.raise_term(self._core.term))
+                    self._carry_out(self._core.shell(raised, time.monotonic()))
                 case _:
                     self._slowly(command)
 

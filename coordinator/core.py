@@ -183,10 +183,10 @@ class Core:
         return self._resume(event, now_s) if active is not None and active.id == event.job else []
 
     def members_lost(self, lost: Lost, now_s: float) -> list[Command]:
-        """A node is gone: the running job ends, naming it."""
+        """A node is gone: the running job ends, naming it, if it runs there."""
         log.warning("%s is lost: %s", lost.node.name, lost.reason)
         commands: list[Command] = []
-        if self.run is not None:
+        if self.run is not None and self.run.needs(lost.node.name, lost.node.incarnation):
             error = RoleDiedError(f"{lost.node.role} {lost.node.name} died: {lost.reason}", role=lost.node.name)
             commands += self._fail(error, now_s)
         if self._closing is not None:

@@ -113,6 +113,10 @@ class JobRun:
         """When a window is due, if one is open."""
         return self._training.wake_at_s if self._training is not None else None
 
+    def needs(self, node: str, incarnation: int) -> bool:
+        """Whether the job runs on this process; others of the cluster may come and go."""
+        return {**self._plan.servers, **self._plan.workers}.get(node) == incarnation
+
     def window(self, now_s: float) -> dict[str, Any] | None:
         """The window machine's state while there is one."""
         return self._training.snapshot(now_s) if self._training is not None else None
@@ -137,15 +141,15 @@ class JobRun:
         )
         self._emit(training.start(self._now_s))
         for pass_index in range(plan.start_pass, self._config.training.passes):
+            if self._best.exhausted:
+                self._note("early_stopping", self._best.reason)
+                break
             yield from self._train_pass(training, pass_index)
             metrics = yield from self._score("valid", training.version)
             self._journal(journal.PassEnded(self.term, pass_index, metrics))
             self._schedule = after_pass(self._config.training.lr_schedule, self._schedule, metrics)
             is_best = self._best.passed(pass_index, training.version, metrics)
             yield from self._cut(pass_index, training.version, metrics, is_best)
-            if self._best.exhausted:
-                self._note("early_stopping", self._best.reason)
-                break
         return (yield from self._finish(training.version))
 
     def _open(self, restore: str, restore_states: bool, version: int) -> Script[None]:

@@ -17,7 +17,7 @@ from coordinator.commands import Command, Journal, Send
 from coordinator.events import Arrival, Decide, GroupsChanged, GroupSpec, StepArrived, Tick, Wait
 from coordinator.grants import CutInterval, GiveGrant, GrantMachine
 from coordinator.window import WindowMachine, WindowSettings
-from geartrain.errors import NonFiniteError
+from geartrain.errors import NonFiniteError, WireError
 from geartrain.wire.messages import Apply, Contribution, Decided, Grant, GrantedInterval, Staged
 
 
@@ -109,8 +109,13 @@ class Training:
         return self._decide_all(Tick(now_s), now_s)
 
     def applied(self, server: str, version: int) -> None:
-        """A server confirmed all windows up to `version`."""
-        waiting = self._unconfirmed[server]
+        """A server confirmed all windows up to `version`. Raises WireError for a node that is no server of the job."""
+        waiting = self._unconfirmed.get(server)
+        if waiting is None:
+            expected = sorted(self._unconfirmed)
+            raise WireError(
+                f"{server} confirms version {version}, the servers are {expected}", expected=expected, got=server
+            )
         self._unconfirmed[server] = [apply for apply in waiting if apply.version > version]
 
     def unconfirmed(self) -> Iterable[Send]:

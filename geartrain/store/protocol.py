@@ -13,8 +13,12 @@ class StateStore(Protocol):
     `StaleMessageError`, so an old coordinator that wakes up can decide nothing.
     """
 
-    def raise_term(self) -> int:
-        """Compare-and-set the term to one more than any before; the new term."""
+    def raise_term(self, held: int | None = None) -> int:
+        """Set the term to one more than any before; the new term.
+
+        Compare-and-set for a coordinator that has one: with `held`, nothing changes and StaleMessageError is raised
+        unless that is the highest term.
+        """
 
     def append(self, term: int, job: str, entries: Sequence[bytes]) -> None:
         """Add entries to the end of a job's journal, in order."""

@@ -34,9 +34,13 @@ class SqliteStore:
         self._connection.execute("PRAGMA synchronous=NORMAL")
         self._connection.executescript(_SCHEMA)
 
-    def raise_term(self) -> int:
+    def raise_term(self, held: int | None = None) -> int:
+        statement = "UPDATE term SET term = term + 1 WHERE ?1 IS NULL OR term = ?1 RETURNING term"
         with self._lock, closing(self._connection.cursor()) as cursor:
-            row = cursor.execute("UPDATE term SET term = term + 1 RETURNING term").fetchone()
+            row = cursor.execute(statement, (held,)).fetchone()
+            if row is None:
+                (current,) = cursor.execute("SELECT term FROM term").fetchone()
+                raise _superseded(held, current)
             return int(row[0])
 
     def append(self, term: int, job: str, entries: Sequence[bytes]) -> None:
@@ -75,13 +79,15 @@ class SqliteStore:
             try:
                 (current,) = cursor.execute("SELECT term FROM term").fetchone()
                 if current != term:
-                    raise StaleMessageError(
-                        f"term {term} may not write any more: a coordinator of term {current} has taken over",
-                        got=term,
-                        current=current,
-                    )
+                    raise _superseded(term, current)
                 cursor.executemany(statement, rows)
             except BaseException:
                 cursor.execute("ROLLBACK")
                 raise
             cursor.execute("COMMIT")
+
+
+def _superseded(term: int | None, current: int) -> StaleMessageError:
+    return StaleMessageError(
+        f"term {term} may not write any more: a coordinator of term {current} has taken over", got=term, current=current
+    )

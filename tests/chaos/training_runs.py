@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 
@@ -12,13 +13,14 @@ ROLES = ("coordinator", "s0", "s1", "w0", "w1")
 
 
 def start_training(commands: Commands, *options: str, batch_size: int = 16) -> subprocess.Popen[str]:
-    """A `train` that has applied windows, is in its second pass, and has thousands before it."""
+    """A `train` that has applied windows, is behind its first pass, and has thousands before it."""
     folder = write_data(commands.folder / "data")
     config = write_job(folder, training={"passes": 100_000, "batch_size": batch_size}, data={"valid": [], "test": []})
     process = commands.start("train", str(config), "--output=output", *options)
     assert process.stdout is not None
     for line in process.stdout:
-        if line.startswith("training: pass") and "samples" in line:
+        under_way = re.match(r"training: pass (\d+) ", line)
+        if under_way and int(under_way[1]) > 1:
             return process
     raise AssertionError(f"training did not begin: {ended(process)}")
 
