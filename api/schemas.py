@@ -123,7 +123,9 @@ class MetricsPoint(_Answer):
     auc: float | None = Field(
         default=None, description="On the valid split, at points where it was evaluated; else null."
     )
-    staleness: float | None = Field(default=None, description="Versions beyond the pipeline depth.")
+    staleness: float | None = Field(
+        default=None, description="Versions beyond the pipeline depth: the most since the last point."
+    )
     queue_length: int | None = Field(default=None, description="Arrived steps that wait for a window.")
 
     example: ClassVar[dict[str, Any]] = {

@@ -18,6 +18,7 @@ from coordinator.control import ControlServer
 from coordinator.core import Core, CoreSettings
 from coordinator.journal_file import STATE_FILE
 from geartrain.store import SqliteStore
+from geartrain.timeouts import DEFAULT
 
 
 def run(
@@ -29,7 +30,6 @@ def run(
     allowed_roots: list[Path],
     cluster_token: str,
     api_token: str | None,
-    lease_s: float,
     num_servers: int,
     num_workers: int,
     job_folders: bool,
@@ -38,12 +38,12 @@ def run(
     """Run a coordinator until SIGTERM or SIGINT.
 
     `listen` is the API's HOST:PORT (port 0: a free one), `control_address` the nodes' channel. `ready_file` gets
-    `{"url", "control"}` once both listen. With `job_folders` each job writes into a
-    folder of its own in `output_dir`. Raises `PortInUseError` before anything is started.
+    `{"url", "control", "pid"}` once both listen. With `job_folders` each job writes into a folder of its own in
+    `output_dir`. Raises `PortInUseError` before anything is started.
     """
     host, port = listen.rsplit(":", 1)
     store = SqliteStore(state_dir / STATE_FILE)
-    settings = CoreSettings(cluster_token, lease_s, num_servers, num_workers, output_dir, job_folders)
+    settings = CoreSettings(cluster_token, DEFAULT.lease_s, num_servers, num_workers, output_dir, job_folders)
     saved = [msgspec.json.decode(value) for _, value in store.items("job/")]
     core = Core(settings, 0, time.time, saved)
     control = ControlServer(core, store, control_address)

@@ -42,6 +42,7 @@ class Accounts:
     _point_start_s: float = 0.0
     _point_seconds: float = 0.0
     _point_samples: int = 0
+    _point_staleness: int = 0
     _point_loss: float = 0.0
 
     def pass_opened(self, now_s: float) -> None:
@@ -72,6 +73,7 @@ class Accounts:
         for one in decision.contributions:
             self.samples_applied += one.arrival.num_samples
             self.staleness[one.staleness] = self.staleness.get(one.staleness, 0) + 1
+            self._point_staleness = max(self._point_staleness, one.staleness)
             self._point_samples += one.arrival.num_samples
             self._point_loss += one.arrival.loss_sum
         for skipped in decision.skipped:
@@ -90,6 +92,7 @@ class Accounts:
         self._take_loss()
         self._add_point(unix_time, version, self._point_samples / elapsed, window() or {}, auc=None)
         self._point_start_s, self._point_seconds, self._point_samples, self._point_loss = now_s, 0.0, 0, 0.0
+        self._point_staleness = 0
 
     def evaluated(self, unix_time: float, version: int, metrics: dict[str, Any]) -> None:
         """Add a point with the AUC of an evaluation."""
@@ -111,7 +114,7 @@ class Accounts:
                 "samples_per_s": rate,
                 "loss": self.last_loss,
                 "auc": auc,
-                "staleness": max(self.staleness, default=0),
+                "staleness": self._point_staleness,
                 "queue_length": window.get("queue_length", 0),
             }
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from coordinator.checkpoints import Manifest
+from coordinator.checkpoints import BestSoFar, Manifest
 from coordinator.cuts import cut_name
 from coordinator.schedule import is_better
 from geartrain.config import JobConfig
@@ -30,9 +30,9 @@ class BestPass:
         if stopping is None:
             best.passed(manifest.passes_done - 1, manifest.version, manifest.metrics)
         elif _knows_best(stopping, manifest):
-            best._value, best._without_gain = manifest.best["value"], manifest.best["without_gain"]
-            best.pass_index, best.version = manifest.best["pass_index"], manifest.best["version"]
-            best.metrics = manifest.best["metrics"]
+            known = manifest.best
+            best._value, best._without_gain = known.value, known.without_gain
+            best.pass_index, best.version, best.metrics = known.pass_index, known.version, known.metrics
         return best
 
     def passed(self, pass_index: int, version: int, metrics: dict[str, Any]) -> bool:
@@ -62,25 +62,20 @@ class BestPass:
         gain = "had no value" if self._value is None else f"did not improve on {self._value}"
         return f"{stopping.metric} {gain} for {self._without_gain} pass(es), patience is {stopping.patience}"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> BestSoFar:
         """For the manifest."""
-        return {
-            "pass_index": self.pass_index,
-            "version": self.version,
-            "metrics": self.metrics,
-            "value": self._value,
-            "without_gain": self._without_gain,
-        }
+        return BestSoFar(self.pass_index, self.version, self.metrics, self._value, self._without_gain)
 
 
 def best_cut(checkpoint: Path, manifest: Manifest, config: JobConfig) -> Path:
     """Where the best pass of a checkpoint's run was cut: there, or beside it."""
     stopping = config.training.early_stopping
-    if stopping is None or not _knows_best(stopping, manifest) or manifest.best["version"] == manifest.version:
+    best = manifest.best
+    if stopping is None or not _knows_best(stopping, manifest) or best.version in (None, manifest.version):
         return checkpoint
-    return checkpoint.with_name(cut_name(manifest.best["pass_index"], manifest.best["version"]))
+    return checkpoint.with_name(cut_name(best.pass_index, best.version))
 
 
 def _knows_best(stopping: EarlyStopping, manifest: Manifest) -> bool:
-    trained = manifest.config["training"]["early_stopping"]
-    return manifest.best["value"] is not None and trained is not None and trained["metric"] == stopping.metric
+    trained = JobConfig.from_resolved(manifest.config).training.early_stopping
+    return manifest.best.value is not None and trained is not None and trained.metric == stopping.metric

@@ -12,7 +12,7 @@ import shutil
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -25,21 +25,47 @@ TEMPORARY_PREFIX = ".tmp-"
 _BLOCK_BYTES = 1 << 20
 
 
+class BestSoFar(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The best pass of a run up to a cut, as early stopping needs it when the run is resumed.
+
+    `value` is its metric (None: no pass had one yet), `version` that of its cut, `without_gain` the passes since.
+    """
+
+    pass_index: int
+    version: int | None
+    metrics: dict[str, Any]
+    value: float | None
+    without_gain: int
+
+
+class DataStatistics(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What later jobs must know of the training data.
+
+    `standard`: mean and deviation by feature; `key_kinds`: the kind of ids by table.
+    """
+
+    standard: dict[str, tuple[float, float]]
+    key_kinds: dict[str, str]
+
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+
+
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a checkpoint holds. `files` describes each file: bytes, crc32, server, table with rows or dense range."""
 
     format: int
     job: str
     config: dict[str, Any]
-    version: int
-    term: int
-    passes_done: int
-    samples: int
+    version: Count
+    term: Count
+    passes_done: Count
+    samples: Count
     train_seconds: float
     schedule: dict[str, Any]
     metrics: dict[str, Any]
-    best: dict[str, Any]
-    index: dict[str, Any]
+    best: BestSoFar
+    index: DataStatistics
     segments: list[DenseSegment]
     dense_optimizer: dict[str, Any]
     files: dict[str, dict[str, Any]]

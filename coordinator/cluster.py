@@ -11,13 +11,15 @@ from typing import Any, TypeVar
 from coordinator import views
 from coordinator.checkpoints import Manifest, load_manifest
 from coordinator.control import ControlServer
-from coordinator.core import Core, JobRecord
+from coordinator.core import Core
 from coordinator.plan import Task
+from coordinator.records import JobRecord, PastJob
 from coordinator.restoring import check_restorable
 from geartrain.config import JobConfig, parse_config
 from geartrain.config.paths import resolve_root
+from geartrain.config.validation import field_error
 from geartrain.data.index import DatasetIndex, build_index
-from geartrain.errors import ConfigError, DataFileError, NotFoundError
+from geartrain.errors import DataFileError, NotFoundError
 
 _T = TypeVar("_T")
 
@@ -47,7 +49,7 @@ class Cluster:
         return {"id": name, "state": state}
 
     def jobs(self) -> list[dict[str, Any]]:
-        return self._read(lambda core, now_s: [views.job_view(core, record) for record in core.records.values()])
+        return self._read(lambda core, now_s: views.job_views(core))
 
     def job(self, job: str) -> dict[str, Any]:
         return self._read(lambda core, now_s: views.job_view(core, _record(core, job)))
@@ -109,16 +111,10 @@ class Cluster:
         for name, value in fields.items():
             if name != "checkpoint" and value not in known.get(name, ()):
                 expected = f"one of {', '.join(repr(one) for one in known[name])}" if name in known else "a known field"
-                raise ConfigError(
-                    f"task.{name}: expected {expected}, got {value!r}",
-                    field=f"task.{name}",
-                    value=value,
-                    expected=expected,
-                )
+                raise field_error(f"task.{name}", expected, value)
         task = Task(**fields)
+        _check_used(task, fields)
         if not task.checkpoint:
-            if task.kind != "train" or task.init:
-                raise ConfigError("task.checkpoint: expected a checkpoint directory, got none", field="task.checkpoint")
             return task
         roots = (*self._allowed_roots, self._output_dir)
         path = resolve_root(task.checkpoint, self._base_dir, roots, "task.checkpoint")
@@ -126,7 +122,7 @@ class Cluster:
 
     def _index(self, config: JobConfig, task: Task, manifest: Manifest | None) -> DatasetIndex:
         """The data of a job. Whatever starts from a checkpoint sees numbers scaled as the checkpoint's training did."""
-        standard = manifest.index["standard"] if manifest is not None else None
+        standard = manifest.index.standard if manifest is not None else None
         index = build_index(
             config,
             splits=_splits(task),
@@ -135,7 +131,7 @@ class Cluster:
             allowed_roots=self._allowed_roots,
         )
         for table, kind in index.key_kinds.items():
-            trained = manifest.index["key_kinds"].get(table, kind) if manifest is not None else kind
+            trained = manifest.index.key_kinds.get(table, kind) if manifest is not None else kind
             if trained != kind:
                 raise DataFileError(
                     f"the ids of table {table} are {kind}s, those of the checkpoint {trained}s: no row would match",
@@ -144,6 +140,19 @@ class Cluster:
                     expected=trained,
                 )
         return index
+
+
+def _check_used(task: Task, fields: dict[str, Any]) -> None:
+    """Raises `ConfigError` for a field that the kind of task has no use for, or lacks."""
+    trains = task.kind == "train"
+    if not task.checkpoint and (not trains or task.init):
+        raise field_error("task.checkpoint", "a checkpoint directory", task.checkpoint)
+    if trains and task.checkpoint and not task.init:
+        raise field_error("task.init", "resume or init_from, beside task.checkpoint", task.init)
+    if not trains and task.init:
+        raise field_error("task.init", f"nothing, as task.kind is {task.kind}", task.init)
+    if task.kind != "evaluate" and "split" in fields:
+        raise field_error("task.split", f"nothing, as task.kind is {task.kind}", task.split)
 
 
 def _manifest(task: Task, config: JobConfig) -> Manifest | None:
@@ -162,8 +171,8 @@ def _splits(task: Task) -> tuple[str, ...]:
     return ("test",) if task.kind == "predict" else ("train", "valid", "test")
 
 
-def _record(core: Core, job: str) -> JobRecord:
-    record = core.records.get(job)
+def _record(core: Core, job: str) -> JobRecord | PastJob:
+    record = core.record(job)
     if record is None:
         raise NotFoundError(f"there is no job {job!r}", field="job", value=job)
     return record

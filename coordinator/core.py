@@ -9,20 +9,18 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from coordinator import journal
-from coordinator.checkpoints import Manifest
 from coordinator.commands import Command, Journal, SaveJob, Send, ShellAnswer, TermRaised, TimePassed
-from coordinator.jobs import FINAL_STATES, CloseJob, Job, JobCommand, JobMachine
-from coordinator.membership import Lost, MemberCommand, Membership, NodeRefused
-from coordinator.plan import JobPlan, Task
+from coordinator.jobs import CloseJob, Job, JobCommand, JobMachine
+from coordinator.membership import Lost, MemberCommand, Membership, Node, NodeRefused
+from coordinator.plan import JobPlan
+from coordinator.records import JobRecord, PastJob
 from coordinator.routing import initial_route
 from coordinator.run import Event, JobRun
-from geartrain.config import JobConfig
-from geartrain.data.index import DatasetIndex
 from geartrain.errors import GeartrainError, RoleDiedError, StaleMessageError
 from geartrain.wire.messages import (
     CloseJob as CloseJobMessage,
@@ -64,36 +62,6 @@ class CoreSettings:
     job_folders: bool = False
 
 
-@dataclass(slots=True)
-class JobRecord:
-    """A submitted job and what was said about it. `events` are (unix time, kind, message)."""
-
-    id: str
-    config: JobConfig
-    task: Task
-    index: DatasetIndex
-    manifest: Manifest | None
-    submitted_at: float
-    error: dict[str, Any] | None = None
-    result: dict[str, Any] | None = None
-    points: list[dict[str, Any]] = field(default_factory=list)
-    progress: dict[str, Any] = field(default_factory=dict)
-    events: list[tuple[float, str, str]] = field(default_factory=list)
-    num_rows: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.num_rows = self.index.num_rows("train")
-
-    @staticmethod
-    def restored(saved: dict[str, Any]) -> JobRecord:
-        """The record of a job of an earlier coordinator: its result is known, its data are not looked at again."""
-        config = JobConfig.from_resolved(saved["config"])
-        task = Task(**saved["task"])
-        return JobRecord(
-            saved["id"], config, task, DatasetIndex(), None, saved["submitted_at"], saved["error"], saved["result"]
-        )
-
-
 class Core:
     """All state of a coordinator. `unix_time` is asked for the times that people see."""
 
@@ -108,11 +76,10 @@ class Core:
         self.settings = settings
         self.term = term
         self.members = Membership(settings.token, settings.lease_s)
-        before = [_interrupted(fields) for fields in sorted(saved, key=lambda fields: fields["submitted_at"])]
-        self.jobs = JobMachine(
-            Job(one["id"], one["state"], one["reason"], 0.0, ended_s=0.0, closed=True) for one in before
-        )
-        self.records = {one["id"]: JobRecord.restored(one) for one in before}
+        before = sorted(map(PastJob.restored, saved), key=lambda past: past.submitted_at)
+        self.jobs = JobMachine(Job(one.id, one.state, one.reason, closed=True) for one in before)
+        self.past = {one.id: one for one in before}
+        self.records: dict[str, JobRecord] = {}
         self.run: JobRun | None = None
         self.route: Route | None = None
         self.stats: dict[str, deque[tuple[float, ServerStats]]] = {}
@@ -130,6 +97,10 @@ class Core:
         self._note(record.id, "queued", "submitted")
         commands = self.jobs.submit(record.id, now_s)
         return [self._save(record.id), *self._obey(commands, now_s)]
+
+    def record(self, job: str) -> JobRecord | PastJob | None:
+        """What can be shown of a job, of this coordinator or of an earlier one."""
+        return self.records.get(job) or self.past.get(job)
 
     def cancel(self, job: str, now_s: float) -> list[Command]:
         """Cancel a job that has not ended."""
@@ -217,9 +188,9 @@ class Core:
             return []
         try:
             commands = run.handle(event, now_s)
-        except GeartrainError as error:
-            return self._fail(error, now_s)
-        self._publish(job.id, run, now_s)
+            self._publish(job.id, run, now_s)
+        except Exception as error:
+            return self._fail(_contained(error, job.id), now_s)
         if run.result is not None:
             self.records[job.id].result = run.result
             return commands + self._end(job.id, "succeeded", "finished", now_s)
@@ -258,10 +229,11 @@ class Core:
 
     def _fail(self, error: GeartrainError, now_s: float) -> list[Command]:
         job = self.jobs.active
-        if job is None or self.run is None:
-            return []
-        self.records[job.id].error = error.to_dict()
-        return self._end(job.id, "failed", error.message, now_s)
+        return [] if job is None or self.run is None else self._give_up(job.id, error, now_s)
+
+    def _give_up(self, job: str, error: GeartrainError, now_s: float) -> list[Command]:
+        self.records[job].error = error.to_dict()
+        return self._end(job, "failed", error.message, now_s)
 
     def _end(self, job: str, state: str, reason: str, now_s: float) -> list[Command]:
         return self._obey(self.jobs.advance(job, state, reason, now_s), now_s)
@@ -290,30 +262,36 @@ class Core:
                 f"waited {NODES_DEADLINE_S:g} s for {settings.num_servers} server(s) and {settings.num_workers} "
                 f"worker(s), {len(servers)} and {len(workers)} are there"
             )
-            self.records[job].error = RoleDiedError(message, role="cluster").to_dict()
-            return self._end(job, "failed", message, now_s)
+            return self._give_up(job, RoleDiedError(message, role="cluster"), now_s)
         self._to_start = None
-        record = self.records[job]
         self.stats.clear()
         self.route = initial_route([node.name for node in servers], [node.address for node in servers])
-        plan = JobPlan(
-            job=job,
+        try:
+            plan = self._plan(self.records[job], servers, workers, self.route)
+            run = JobRun(plan, self.term)
+        except Exception as error:
+            return self._give_up(job, _contained(error, job), now_s)
+        self._next_group += len(plan.groups)
+        self.run = run
+        self._suspicion = None
+        self._note(job, "started", f"{len(servers)} servers, {len(workers)} workers, {len(plan.groups)} group(s)")
+        return run.start(now_s)
+
+    def _plan(self, record: JobRecord, servers: list[Node], workers: list[Node], route: Route) -> JobPlan:
+        root = self.settings.output_dir
+        return JobPlan(
+            job=record.id,
             task=record.task,
             config=record.config,
             index=record.index,
             servers={node.name: node.incarnation for node in servers},
             workers={node.name: node.incarnation for node in workers},
             devices={node.name: node.device for node in workers},
-            route=self.route,
-            output_dir=settings.output_dir / job if settings.job_folders else settings.output_dir,
+            route=route,
+            output_dir=root / record.id if self.settings.job_folders else root,
             manifest=record.manifest,
             first_group=self._next_group,
         )
-        self._next_group += len(plan.groups)
-        self.run = JobRun(plan, self.term)
-        self._suspicion = None
-        self._note(job, "started", f"{len(servers)} servers, {len(workers)} workers, {len(plan.groups)} group(s)")
-        return self.run.start(now_s)
 
     # --- the end of a job --------------------------------------------------------------------------------------------
 
@@ -374,12 +352,12 @@ class Core:
         return [Send(getattr(message, "node", ""), Refused(error.to_dict()))]
 
 
-def _interrupted(saved: dict[str, Any]) -> dict[str, Any]:
-    """A saved record as it stands after its coordinator is gone."""
-    if saved["state"] in FINAL_STATES:
-        return saved
-    error = RoleDiedError("the coordinator ended before the job did", role="coordinator")
-    return {**saved, "state": "failed", "reason": error.message, "error": error.to_dict()}
+def _contained(error: Exception, job: str) -> GeartrainError:
+    """What ends a job when its run raised; a fault of ours must not end the standing coordinator."""
+    if isinstance(error, GeartrainError):
+        return error
+    log.error("the run of %s failed", job, exc_info=error)
+    return GeartrainError(f"the run failed: {error!r}")
 
 
 def _refused(commands: list[MemberCommand]) -> bool:

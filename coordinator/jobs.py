@@ -31,7 +31,6 @@ class Job:
     id: str
     state: str
     reason: str
-    submitted_s: float
     started_s: float | None = None
     ended_s: float | None = None
     closed: bool = False
@@ -73,7 +72,7 @@ class JobMachine:
             raise ConflictError(f"job {job} exists already", job=job)
         active = self.active
         reason = "nothing runs" if active is None else f"waits for job {active.id}, which is {active.state}"
-        self._jobs[job] = Job(job, "queued", reason, now_s)
+        self._jobs[job] = Job(job, "queued", reason)
         return self._start_next(now_s)
 
     def advance(self, job: str, state: str, reason: str, now_s: float) -> list[JobCommand]:
@@ -116,10 +115,6 @@ class JobMachine:
         if job not in self._jobs:
             raise NotFoundError(f"there is no job {job}", job=job)
         return self._jobs[job]
-
-    def all_jobs(self) -> list[Job]:
-        """All jobs, oldest first."""
-        return list(self._jobs.values())
 
     @property
     def active(self) -> Job | None:

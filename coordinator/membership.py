@@ -24,6 +24,8 @@ from geartrain.errors import (
 from geartrain.wire.messages import Heartbeat, Register
 
 PREFIXES = {"server": "s", "worker": "w"}
+NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
+"""Names of nodes become part of file names in checkpoints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +147,8 @@ class Membership:
             raise AuthError("the cluster token is wrong", role=event.role, host=event.host)
         if event.role not in PREFIXES:
             raise WireError(f"role {event.role!r} does not exist", expected=sorted(PREFIXES), got=event.role)
+        if event.name and not re.fullmatch(NAME_PATTERN, event.name):
+            raise WireError(f"{event.name!r} is no name of a node", expected=NAME_PATTERN, got=event.name)
         known = self._same_process(event)
         if known is not None:
             self.node(known.name, event.incarnation)

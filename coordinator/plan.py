@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from coordinator.accounts import Accounts
 from coordinator.best_pass import BestPass, best_cut
-from coordinator.checkpoints import Manifest
+from coordinator.checkpoints import DataStatistics, Manifest
 from coordinator.cuts import CutKeeper
 from coordinator.events import GroupSpec
 from coordinator.schedule import ScheduleState
@@ -36,7 +36,7 @@ class Task:
     @property
     def resumes(self) -> bool:
         """Whether training goes on where the checkpoint ends, with its optimizers' states, schedule and accounts."""
-        return self.kind == "train" and bool(self.checkpoint) and self.init != "init_from"
+        return self.init == "resume"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +120,9 @@ class JobPlan:
         return self.index.to_dict()
 
     @property
-    def statistics(self) -> dict[str, Any]:
+    def statistics(self) -> DataStatistics:
         """What later jobs on the checkpoint must know of the training data."""
-        return {"standard": self.index_fields["standard"], "key_kinds": dict(self.index.key_kinds)}
+        return DataStatistics(dict(self.index.standard), dict(self.index.key_kinds))
 
     @property
     def tables(self) -> list[TableSpec]:

@@ -7,7 +7,7 @@ resumed with the next event, so that a job's life reads from top to bottom.
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
@@ -26,6 +26,7 @@ from coordinator.commands import (
     WritePredictions,
 )
 from coordinator.plan import JobPlan
+from coordinator.questions import Questions
 from coordinator.schedule import after_pass, rate_factor
 from coordinator.scoring import ScoreCollector
 from coordinator.training import Training
@@ -57,7 +58,7 @@ Script: TypeAlias = Generator[None, Event, _T]
 log = logging.getLogger("geartrain.coordinator")
 
 RESEND_S = 1.0
-"""A decision that a server has not confirmed for this long is sent again."""
+"""A grant that was not reported, and a decision that was not confirmed, is sent again after this long."""
 
 
 @dataclass(slots=True)
@@ -166,8 +167,7 @@ class JobRun:
             restore=restore,
             restore_states=restore_states,
         )
-        self._send([*plan.servers, *plan.workers], opening)
-        opened = yield from self._gather(JobOpened, [*plan.servers, *plan.workers])
+        opened = yield from self._ask(JobOpened, dict.fromkeys([*plan.servers, *plan.workers], opening))
         self._segments = self._agreed_segments({worker: opened[worker].dense for worker in plan.workers})
         placing = PlaceDense(
             term=self.term,
@@ -179,8 +179,7 @@ class JobRun:
         )
         # The servers first: the worker that uploads initial values must find them ready.
         for role in (plan.servers, plan.workers):
-            self._send(role, placing)
-            yield from self._gather(DensePlaced, role)
+            yield from self._ask(DensePlaced, dict.fromkeys(role, placing))
         self.view.version = version
 
     def _agreed_segments(self, layouts: dict[str, list[DenseSegment]]) -> list[DenseSegment]:
@@ -202,14 +201,13 @@ class JobRun:
 
     def _form_groups(self) -> Script[None]:
         groups = self._plan.groups
-        hosts = {spec.members[0]: spec for spec in groups if len(spec.members) > 1}
-        for node, spec in hosts.items():
-            self._send([node], HostGroup(self.term, spec.group))
-        listening = yield from self._gather(StoreListening, hosts)
+        hosts = {spec.members[0]: HostGroup(self.term, spec.group) for spec in groups if len(spec.members) > 1}
+        listening = yield from self._ask(StoreListening, hosts)
+        joining: dict[str, JoinGroup] = {}
         for spec in groups:
             address = listening[spec.members[0]].address if len(spec.members) > 1 else ""
-            self._send(spec.members, JoinGroup(self.term, spec.group, list(spec.members), address))
-        yield from self._gather(GroupFormed, self._plan.workers)
+            joining |= dict.fromkeys(spec.members, JoinGroup(self.term, spec.group, list(spec.members), address))
+        yield from self._ask(GroupFormed, joining)
         self.view.groups = {spec.group: spec.members for spec in groups}
 
     def _train_pass(self, training: Training, pass_index: int) -> Script[None]:
@@ -264,12 +262,15 @@ class JobRun:
             list(self._plan.workers),
             self._plan.kind != "predict",
         )
-        for worker, task in collector.tasks(version).items():
-            self._send([worker], task)
+        questions = Questions(collector.tasks(version), self._now_s)
+        self._emit(questions.first())
         while not collector.complete:
             event = yield
             if isinstance(event, Scores) and event.evaluation == self._evaluations:
-                collector.handle(event)
+                questions.heard(self._now_s)
+                if collector.handle(event):
+                    questions.answered(event.node, self._now_s)
+            self._emit(questions.due(self._now_s))
         return collector.parts
 
     def _predict(self, version: int) -> Script[dict[str, Any]]:
@@ -286,8 +287,8 @@ class JobRun:
         cut = self._cuts.begin(plan.job, pass_index, version)
         self._emit([cut.prepare])
         yield from self._files_done()
-        self._send(plan.servers, TakeSnapshot(self.term, pass_index, version, str(cut.temporary)))
-        taken = yield from self._gather(SnapshotTaken, plan.servers)
+        taking = TakeSnapshot(self.term, pass_index, version, str(cut.temporary))
+        taken = yield from self._ask(SnapshotTaken, dict.fromkeys(plan.servers, taking))
         manifest = Manifest(
             format=FORMAT,
             job=plan.job,
@@ -335,16 +336,18 @@ class JobRun:
         schedule = self._config.training.lr_schedule
         return rate_factor(schedule, self._schedule, samples, self._total_samples)
 
-    def _gather(self, kind: type[_T], nodes: Iterable[str]) -> Script[dict[str, _T]]:
-        """Wait until every node has answered with a message of `kind`."""
-        missing = set(nodes)
+    def _ask(self, kind: type[_T], messages: Mapping[str, ToNode]) -> Script[dict[str, _T]]:
+        """Send a message to each node and wait until all have answered with one of `kind`."""
+        questions = Questions(messages, self._now_s)
+        self._emit(questions.first())
         answers: dict[str, _T] = {}
-        while missing:
+        while questions.missing:
             event = yield
             node = getattr(event, "node", "")
-            if isinstance(event, kind) and node in missing:
-                missing.discard(node)
+            if isinstance(event, kind) and node in questions.missing:
+                questions.answered(node, self._now_s)
                 answers[node] = event
+            self._emit(questions.due(self._now_s) if questions.missing else ())
         return answers
 
     def _await(self, kind: type[_T]) -> Script[_T]:

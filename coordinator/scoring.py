@@ -31,8 +31,11 @@ class ScoreCollector:
             if share.num_samples > 0
         }
 
-    def handle(self, scores: Scores) -> None:
-        """Take a part; a worker sends its rows in order, without holes."""
+    def handle(self, scores: Scores) -> bool:
+        """Take a part; a worker sends its rows in order, without holes. Whether the worker has sent all of its rows.
+
+        A part that was here before (the task may have reached the worker twice) changes nothing.
+        """
         if scores.evaluation != self.evaluation:
             raise StaleMessageError(
                 f"scores of evaluation {scores.evaluation} from {scores.node}, now is {self.evaluation}",
@@ -40,11 +43,13 @@ class ScoreCollector:
                 current=self.evaluation,
             )
         share = self._shares.get(scores.node)
+        if share is not None and share.start <= scores.start < scores.stop <= self._next[scores.node]:
+            return self._next[scores.node] == share.stop
         rows = scores.stop - scores.start
         in_order = (
             share is not None and scores.start == self._next[scores.node] and 0 < rows <= share.stop - scores.start
         )
-        if not in_order or len(scores.scores) != 4 * rows or len(scores.labels) != rows:
+        if share is None or not in_order or len(scores.scores) != 4 * rows or len(scores.labels) != rows:
             raise WireError(
                 f"{scores.node} sent {len(scores.scores)} bytes of scores for rows [{scores.start}, {scores.stop})",
                 expected=f"rows from {self._next.get(scores.node)} to at most {share.stop if share else None}",
@@ -52,6 +57,7 @@ class ScoreCollector:
             )
         self._next[scores.node] = scores.stop
         self._scores.append(scores)
+        return scores.stop == share.stop
 
     @property
     def complete(self) -> bool:

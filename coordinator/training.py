@@ -119,7 +119,11 @@ class Training:
         self._unconfirmed[server] = [apply for apply in waiting if apply.version > version]
 
     def unconfirmed(self) -> Iterable[Send]:
-        """Decisions that servers have not confirmed, to be sent again: applying twice changes nothing."""
+        """Grants without a report and decisions without a confirmation, to be sent again: twice changes nothing."""
+        for step, grant in self._current_grants.items():
+            for member in self._members[grant.group]:
+                if member not in self._reported.get(step, ()):
+                    yield Send(member, grant)
         for server, waiting in self._unconfirmed.items():
             for apply in waiting:
                 yield Send(server, apply)

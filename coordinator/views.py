@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from coordinator.core import Core, JobRecord
+from coordinator.core import Core
+from coordinator.records import JobRecord, PastJob
 from geartrain.errors import ConflictError
 from geartrain.types import NUM_SHARDS
 from geartrain.wire.messages import ServerStats, TableStats
@@ -13,12 +14,18 @@ from geartrain.wire.messages import ServerStats, TableStats
 _RATES = ("pull_requests", "push_requests", "pull_rows", "push_rows")
 
 
-def job_view(core: Core, record: JobRecord) -> dict[str, Any]:
+def job_views(core: Core) -> list[dict[str, Any]]:
+    """All jobs, oldest first."""
+    records: list[JobRecord | PastJob] = [*core.past.values(), *core.records.values()]
+    return [job_view(core, record) for record in records]
+
+
+def job_view(core: Core, record: JobRecord | PastJob) -> dict[str, Any]:
     """A job with its state, progress and result."""
     job = core.jobs.job(record.id)
     return {
         "id": record.id,
-        "name": record.config.name,
+        "name": record.name,
         "state": job.state,
         "reason": job.reason,
         "error": record.error,
@@ -107,12 +114,7 @@ def _server_rows(core: Core, server: str) -> list[dict[str, Any]]:
 def _table_row(first: ServerStats, last: ServerStats, name: str, seconds: float) -> dict[str, Any]:
     now: TableStats = last.tables[name]
     before = first.tables.get(name)
-    rates = {
-        f"{rate}_per_s": (getattr(now, rate) - getattr(before, rate)) / seconds
-        if before is not None and seconds > 0
-        else 0.0
-        for rate in _RATES
-    }
+    rates = {f"{rate}_per_s": _rate(getattr(before, rate, None), getattr(now, rate), seconds) for rate in _RATES}
     return {
         "num_rows": now.num_rows,
         "bytes": now.bytes,
@@ -124,6 +126,11 @@ def _table_row(first: ServerStats, last: ServerStats, name: str, seconds: float)
         "queue_length": last.queue_length,
         "num_admitted": now.num_admitted,
     }
+
+
+def _rate(before: int | None, now: int, seconds: float) -> float:
+    """Counters that began again in between (the job went back to a cut) tell no rate yet."""
+    return (now - before) / seconds if before is not None and now >= before and seconds > 0 else 0.0
 
 
 _SUMMED = ("num_rows", "bytes", "num_admitted", *(f"{rate}_per_s" for rate in _RATES))

@@ -131,7 +131,8 @@ class Worker:
     def _open(self, message: OpenJob) -> None:
         self._failed_job = ""
         if self._trainer is not None and self._trainer.job == message.job:
-            self._trainer.reopen(message)
+            if self._trainer.term != message.term:  # else it was sent again
+                self._trainer.reopen(message)
         else:
             self._close_job()
             try:

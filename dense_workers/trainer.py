@@ -31,7 +31,6 @@ from geartrain.types import Interval
 from geartrain.wire.messages import (
     Decided,
     DensePlaced,
-    DenseSegment,
     Evaluate,
     FromNode,
     Grant,
@@ -46,7 +45,7 @@ from geartrain.wire.messages import (
 )
 
 PULL_DEADLINE_S = 60.0
-"""A pull also waits for its version: for the slowest group of a window, or for the next evaluation's end."""
+"""A pull also waits until its version, which is decided by then, is applied."""
 PUSH_DEADLINE_S = 10.0
 CACHE_BYTES = 1 << 30
 """Decoded chunks kept in memory; a data set below this is parsed and hashed once, not once per pass."""
@@ -61,6 +60,15 @@ class WorkerIdentity:
     token: str
     host: str
     device: torch.device
+
+
+@dataclass(frozen=True, slots=True)
+class HostedStore:
+    """The rendezvous store that this worker keeps open for a group, as its first member."""
+
+    group: int
+    store: TCPStore
+    address: str
 
 
 class JobTrainer:
@@ -92,7 +100,7 @@ class JobTrainer:
         self._layout = DenseLayout(self._model)
         self._runner = StepRunner(self._model, self._layout, self._schema.mean_slots, identity.device)
         self._group: SyncGroup | None = None
-        self._hosted: TCPStore | None = None
+        self._hosted: HostedStore | None = None
         self._feed: StepFeed | None = None
         self._prefetcher: Prefetcher | None = None
         self._open(opening)
@@ -106,6 +114,7 @@ class JobTrainer:
         self._unconfirmed: dict[int, Staged] = {}
         self._held: Staged | None = None
         self._last_granted = -1
+        self._evaluated = (-1, -1)
         self._cycle_start_s = time.perf_counter()
 
     def reopen(self, opening: OpenJob) -> None:
@@ -127,18 +136,22 @@ class JobTrainer:
         self._send(DensePlaced(self._identity.name, self.term, self.job))
 
     def host_group(self, message: HostGroup) -> None:
-        """Open the rendezvous store of a coming group."""
-        store, address = host_store(self._identity.host)
-        self._hosted = store
-        self._send(StoreListening(self._identity.name, self.term, message.group, address))
+        """Open the rendezvous store of a coming group (once, however often it is asked for)."""
+        if self._hosted is None or self._hosted.group != message.group:
+            self._hosted = HostedStore(message.group, *host_store(self._identity.host))
+        self._send(StoreListening(self._identity.name, self.term, message.group, self._hosted.address))
 
     def join_group(self, message: JoinGroup) -> None:
-        """Form the sync group; a group of one needs no store."""
+        """Form the sync group, unless it is formed; a group of one needs no store."""
+        if self._group is not None and self._group.group == message.group:
+            self._send(GroupFormed(self._identity.name, self.term, message.group))
+            return
         self._leave_group()
         rank = message.members.index(self._identity.name)
         store = None
         if len(message.members) > 1:
-            store = self._hosted if rank == 0 else connect_store(message.address)
+            hosted = self._hosted.store if self._hosted is not None else None
+            store = hosted if rank == 0 else connect_store(message.address)
         self._group = SyncGroup(message.group, message.members, self._identity.name, store)
         data = self.config.data
         self._prefetcher = Prefetcher(self._reader, self._planner, self.config.training.seed, data.shuffle)
@@ -222,17 +235,16 @@ class JobTrainer:
             self._report(report)
 
     def evaluate(self, task: Evaluate) -> None:
-        """Score the rows asked for and send the scores."""
+        """Score the rows asked for and send the scores; a task that was done changes nothing when it comes again."""
+        if (task.term, task.evaluation) == self._evaluated:
+            return
         reader = SplitReader(self._index, self.config, task.split, self._cache, task.labeled)
         scorer = Scorer(self._runner, self._planner, self._pushes, self._layout.num_values)
         with closing(reader):
             for scores in scorer.run(task, reader, self._identity.name):
                 self._send(scores)
+        self._evaluated = (task.term, task.evaluation)
         self._cycle_start_s = time.perf_counter()
-
-    @property
-    def segments(self) -> list[DenseSegment]:
-        return self._layout.segments
 
     def close(self) -> None:
         """Leave the group and release threads, files and sockets."""
@@ -257,6 +269,7 @@ class JobTrainer:
 
     def _step_seed(self, ready: ReadyStep, group: SyncGroup) -> int:
         own: Interval = share_of(ready.grant.interval, group.rank)
+        # Of integers, Python's hash is the same in every process.
         return hash((self.config.training.seed, own.pass_index, own.start, own.stop)) & 0x7FFF_FFFF_FFFF_FFFF
 
     def _client(self, opening: OpenJob, deadline_s: float) -> TierClient:

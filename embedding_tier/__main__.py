@@ -12,7 +12,7 @@ from embedding_tier.control import ServerControl
 from embedding_tier.server import TierServer
 from geartrain.errors import ConfigError
 from geartrain.memory import keep_freed_memory
-from geartrain.wire.discovery import find_control_address, local_host_towards
+from geartrain.wire.discovery import find_control_address, local_host_towards, reachable
 from geartrain.wire.messages import Register, ServerStats, Shutdown
 from geartrain.wire.node_channel import NodeChannel
 from geartrain.wire.zmq import RouterServer
@@ -54,7 +54,7 @@ def run(
         role="server",
         token=token,
         incarnation=incarnation,
-        address=_reachable(transport.address, host),
+        address=reachable(transport.address, host),
         device="cpu",
         host=socket.gethostname(),
         name=name,
@@ -78,10 +78,3 @@ def _serve(channel: NodeChannel, control: ServerControl) -> None:
             return
         if message is not None and (answer := control.handle(message)) is not None:
             channel.send(answer)
-
-
-def _reachable(bound: str, host: str) -> str:
-    """The address under which workers reach what was bound: `host` in place of a wildcard."""
-    for wildcard in ("0.0.0.0", "[::]"):
-        bound = bound.replace(f"//{wildcard}:", f"//{host}:")
-    return bound

@@ -33,7 +33,7 @@ from geartrain.wire.zmq import DealerClient
 from kernels.checks import require_array
 
 DEADLINE_S = 60.0
-"""Long enough for a pull that waits for the window of the slowest group; that a process died is noticed by leases."""
+"""Long enough for a pull that waits for a window to be applied; that a process died is noticed by leases."""
 ATTEMPTS = 3
 """Within a deadline a silent server is asked this often, each time on a new socket and with the same sequence."""
 

@@ -40,15 +40,20 @@ class ServerControl:
         self._incarnation = incarnation
         self._data_plane = data_plane
         self._opened: OpenJob | None = None
+        self._term = 0  # the highest that a job was opened or closed in; it outlives the job
+        self._taken: SnapshotTaken | None = None
 
     def handle(self, message: ToNode) -> FromNode | None:
         """The answer to `message`, or None. Whatever goes wrong with the job is answered with `NodeFailed`.
 
-        A message of a term that is over is named in the log and has no effect.
+        A message of a term that is over, or of one in which no job was opened here, is named in the log and has no
+        effect.
         """
-        term = getattr(message, "term", None)
-        if self._opened is not None and term is not None and term < self._opened.term:
-            _log.warning("%s of term %d refused, this server is at %d", type(message).__name__, term, self._opened.term)
+        if isinstance(message, OpenJob | CloseJob):
+            self._term = max(self._term, message.term)
+        term = getattr(message, "term", self._term)
+        if term != self._term:
+            _log.warning("%s of term %d refused, this server is at %d", type(message).__name__, term, self._term)
             return None
         try:
             return self._handle(message)
@@ -109,6 +114,9 @@ class ServerControl:
 
     def _take_snapshot(self, message: TakeSnapshot) -> FromNode:
         _, job = self._job()
+        taken = self._taken
+        if taken is not None and (taken.term, taken.snapshot) == (message.term, message.snapshot):
+            return taken  # sent again
         if job.version != message.version:
             raise VersionError(
                 f"a snapshot of version {message.version} was asked for, this server has {job.version}",
@@ -123,7 +131,8 @@ class ServerControl:
             if job.dense is not None:
                 files |= write_dense(directory, job.dense, self._node)
         flush_directory(directory)
-        return SnapshotTaken(self._node, message.term, message.snapshot, files)
+        self._taken = SnapshotTaken(self._node, message.term, message.snapshot, files)
+        return self._taken
 
     def _job(self) -> tuple[OpenJob, JobState]:
         job = self._data_plane.job

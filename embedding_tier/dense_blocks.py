@@ -62,7 +62,10 @@ class DenseBlock:
         return states
 
     def put(self, start: int, values: Floats) -> None:
-        """Set the initial values. Raises `WireError` when they are not exactly those of this block."""
+        """Set the initial values; where there are values already (it was sent again), nothing changes.
+
+        Raises `WireError` when they are not exactly those of this block.
+        """
         if start != self.start or len(values) != len(self._values):
             got = [start, start + len(values)]
             raise WireError(
@@ -70,12 +73,14 @@ class DenseBlock:
                 expected=[self.start, self.stop],
                 got=got,
             )
-        self._values[:] = values
-        self._placed = True
+        if not self._placed:
+            self._values[:] = values
+            self._placed = True
 
     def restore(self, values: Floats, states: Floats) -> None:
         """Set values float32[stop - start] and states float32[k, stop - start] as they were saved."""
-        self.put(self.start, values)
+        self._values[:] = values
+        self._placed = True
         for run in self._runs:
             run.states[:] = states[: len(run.states), run.start - self.start : run.stop - self.start]
 

@@ -35,6 +35,7 @@ class JobState:
         self.row_dim = dims[0] if dims else 0
         self.dense: DenseBlock | None = None
         self.lock = ReadWriteLock()
+        self._table_stats = {table.name: table.stats() for table in self.tables}
         # Depth + 1 undecided steps of a worker's group, and as many of the group that it was in before.
         self._staging = StagingArea(2 * (pipeline_depth + 1))
         self._staging_lock = threading.Lock()
@@ -87,10 +88,15 @@ class JobState:
         return self.version
 
     def stats(self) -> tuple[dict[str, TableStats], int]:
-        """Counters by table, and the bytes that are staged."""
-        with self.lock.reading():
-            tables = {table.name: table.stats() for table in self.tables}
-        return tables, self._staging.num_bytes
+        """Counters by table, and the bytes that are staged.
+
+        Never waits: while a window is applied the counters are the last ones. They go with heartbeats, and a long
+        application must not cost the server its lease.
+        """
+        with self.lock.reading_if_free() as entered:
+            if entered:
+                self._table_stats = {table.name: table.stats() for table in self.tables}
+        return self._table_stats, self._staging.num_bytes
 
     def _block(self) -> DenseBlock:
         if self.dense is None:

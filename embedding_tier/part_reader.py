@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,15 +24,15 @@ class PartReader:
         self._description = description
         try:
             self._file: BinaryIO = path.open("rb")
-            size = path.stat().st_size
+            self._size = path.stat().st_size
         except OSError as error:
             raise CheckpointError(f"{path} cannot be read: {error.strerror}", file=str(path), field=what) from error
         self._crc32 = 0
         self._array_dtype: np.dtype[Any] = np.dtype(np.float32)
         self._row_shape: tuple[int, ...] = ()
-        if size != description.get("bytes"):
+        if self._size != description.get("bytes"):
             self._file.close()
-            raise self._error("bytes", description.get("bytes"), size)
+            raise self._error("bytes", description.get("bytes"), self._size)
 
     def __enter__(self) -> PartReader:
         return self
@@ -52,7 +53,7 @@ class PartReader:
             raise self._error(field, wanted, self._description.get(field))
 
     def open(self, dtype: type[np.generic], shape: tuple[int, ...]) -> None:
-        """Read the header, which must be this one."""
+        """Read the header, which must be this one, with as many bytes behind it as the shape needs."""
         try:
             if npy.read_magic(self) != (1, 0):
                 raise ValueError("not version 1.0")
@@ -61,22 +62,23 @@ class PartReader:
             raise self._error("header", f"{np.dtype(dtype).name}{list(shape)}", str(error)) from error
         if found != shape or found_dtype != dtype or in_fortran_order:
             raise self._error("shape", f"{np.dtype(dtype).name}{list(shape)}", f"{found_dtype.name}{list(found)}")
+        wanted, rest = math.prod(shape) * found_dtype.itemsize, self._size - self._file.tell()
+        if rest != wanted:
+            raise self._error("bytes", f"{wanted} behind the header", rest)
         self._array_dtype = found_dtype
         self._row_shape = shape[1:]
 
     def rows(self, num_rows: int) -> NDArray[Any]:
         """The next rows."""
         shape = (num_rows, *self._row_shape)
-        wanted = int(np.prod(shape)) * self._array_dtype.itemsize
+        wanted = math.prod(shape) * self._array_dtype.itemsize
         data = self.read(wanted)
         if len(data) != wanted:
             raise self._error("bytes", f"{wanted} more", len(data))
         return np.frombuffer(data, self._array_dtype).reshape(shape) if data else np.empty(shape, self._array_dtype)
 
     def close_checked(self) -> None:
-        """After the last row: raises `CheckpointError` when bytes are left or the checksum is another."""
-        if self.read(1):
-            raise self._error("bytes", "the end of the file", "more bytes")
+        """After the last row: raises `CheckpointError` when the checksum is another."""
         if self._crc32 != self._description.get("crc32"):
             raise self._error("crc32", self._description.get("crc32"), self._crc32)
 

@@ -25,10 +25,19 @@ class ReadWriteLock:
         try:
             yield
         finally:
-            with self._condition:
-                self._num_readers -= 1
-                if self._num_readers == 0:
-                    self._condition.notify_all()
+            self._leave()
+
+    @contextmanager
+    def reading_if_free(self) -> Iterator[bool]:
+        """Read without waiting: False, and nothing is held, while a writer has the lock or waits for it."""
+        with self._condition:
+            entered = not (self._writing or self._num_waiting_writers)
+            self._num_readers += entered
+        try:
+            yield entered
+        finally:
+            if entered:
+                self._leave()
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -43,4 +52,10 @@ class ReadWriteLock:
         finally:
             with self._condition:
                 self._writing = False
+                self._condition.notify_all()
+
+    def _leave(self) -> None:
+        with self._condition:
+            self._num_readers -= 1
+            if self._num_readers == 0:
                 self._condition.notify_all()

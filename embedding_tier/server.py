@@ -52,7 +52,7 @@ class TierServer:
         self._job: JobState | None = None
         self._route_epoch = 0
         self._parked: ParkingLot[Request] = ParkingLot()
-        self._incarnations: dict[str, list[int]] = {}  # of each worker within this job; the last one is alive
+        self._incarnations: dict[str, int] = {}  # the highest of each worker within this job: the one that is alive
         self._lock = threading.Lock()  # of the three above, and of what "the version is there" means for parking
 
     @property
@@ -134,10 +134,8 @@ class TierServer:
         if origin.route_epoch != self._route_epoch:
             raise _stale("route epoch", origin.route_epoch, self._route_epoch)
         with self._lock:
-            known = self._incarnations.setdefault(origin.worker, [])
-            if origin.incarnation not in known:
-                known.append(origin.incarnation)
-            current = known[-1]
+            current = max(origin.incarnation, self._incarnations.get(origin.worker, origin.incarnation))
+            self._incarnations[origin.worker] = current
         if origin.incarnation != current:
             raise _stale(f"incarnation of {origin.worker}", origin.incarnation, current)
         return job

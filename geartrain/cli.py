@@ -6,6 +6,7 @@ gives 128 and its number.
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import Any
 
@@ -17,6 +18,8 @@ from geartrain.launch.lifeline import bind_to_parent
 from geartrain.launch.signals import StopRequested
 
 _INTERRUPTED = 130
+
+log = logging.getLogger("geartrain")
 
 
 class Commands(click.Group):
@@ -30,6 +33,12 @@ class Commands(click.Group):
             ctx.exit(error.exit_status)
         except StopRequested as stop:
             ctx.exit(stop.exit_status)
+        except BrokenPipeError:
+            raise  # click ends quietly when nobody reads the output
+        except OSError as error:
+            log.info("the operating system refused something", exc_info=True)  # for the logs of roles
+            click.echo(f"error: {error}", err=True)
+            ctx.exit(1)
         except KeyboardInterrupt:
             ctx.exit(_INTERRUPTED)
 

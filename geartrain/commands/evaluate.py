@@ -78,7 +78,7 @@ def predict(
     from geartrain.commands.local_job import local_spec, run_job, show_result
 
     out, checkpoint = out.resolve(), checkpoint.resolve()
-    if not out.parent.is_dir():
+    if not out.parent.is_dir() or out.is_dir():
         message = f"--out: expected a file in a folder that exists, got {out}"
         raise ConfigError(message, field="--out", value=str(out), expected="a file in a folder that exists")
     job = _reading(_config_of(checkpoint), pattern)

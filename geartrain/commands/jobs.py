@@ -15,12 +15,15 @@ from geartrain.commands.options import coordinator_option, json_option, set_opti
 if TYPE_CHECKING:
     from api.sdk import GeartrainClient
 
+ANSWER_S = 30.0
+"""Deadline of a call that only looks or cancels."""
 
-def client_of(coordinator: str) -> GeartrainClient:
-    """A client with the token of `$GEARTRAIN_API_TOKEN`."""
+
+def client_of(coordinator: str, deadline_s: float = ANSWER_S) -> GeartrainClient:
+    """A client with the token of `$GEARTRAIN_API_TOKEN` and a deadline for each call."""
     from api.sdk import GeartrainClient
 
-    return GeartrainClient(coordinator, os.environ.get("GEARTRAIN_API_TOKEN") or None)
+    return GeartrainClient(coordinator, os.environ.get("GEARTRAIN_API_TOKEN") or None, deadline_s=deadline_s)
 
 
 @click.command()
@@ -34,16 +37,17 @@ def submit(config: Path, coordinator: str, overrides: tuple[str, ...], wait: boo
     from rich.console import Console
 
     from geartrain.commands.local_job import show_result
+    from geartrain.launch.local import SUBMIT_DEADLINE_S
     from geartrain.progress import show_progress
 
     fields = portable_config(config, overrides)
-    with client_of(coordinator) as client:
+    with client_of(coordinator, SUBMIT_DEADLINE_S) as client:
         accepted = client.submit(fields)
-        if not wait:
-            click.echo(json.dumps(accepted) if as_json else accepted["id"])
-            return
-        with show_progress(Console()) as observe:
-            job = client.wait(accepted["id"], observe)
+    if not wait:
+        click.echo(json.dumps(accepted) if as_json else accepted["id"])
+        return
+    with client_of(coordinator) as client, show_progress(Console()) as observe:
+        job = client.wait(accepted["id"], observe)
     show_result(job, as_json=as_json)
 
 

@@ -13,7 +13,6 @@ import click
 from geartrain.commands.options import zmq_address
 from geartrain.errors import ConfigError
 from geartrain.logs import write_log
-from geartrain.timeouts import DEFAULT
 
 _control_option = click.option("--control", metavar="ADDRESS", help="The control channel: HOST:PORT or ipc://PATH.")
 _name_option = click.option("--name", default="", help="A fixed name [default: the coordinator gives one].")
@@ -33,10 +32,6 @@ _name_option = click.option("--name", default="", help="A fixed name [default: t
 @click.option("--server-num", type=click.IntRange(1), default=1, show_default=True, help="Servers a job waits for.")
 @click.option("--worker-num", type=click.IntRange(1), default=1, show_default=True, help="Workers a job waits for.")
 @click.option(
-    "--lease", "lease_s", metavar="SECONDS", type=click.FloatRange(1.0), default=DEFAULT.lease_s, show_default=True,
-    help="A node that is silent for this long is dead.",
-)  # fmt: skip
-@click.option(
     "--job-folders/--one-folder", default=True, show_default=True,
     help="A folder in --output for each job, or all files straight into --output (a cluster for one job).",
 )  # fmt: skip
@@ -49,7 +44,6 @@ def coordinator(
     allowed_roots: tuple[Path, ...],
     server_num: int,
     worker_num: int,
-    lease_s: float,
     job_folders: bool,
     ready_file: Path | None,
 ) -> None:
@@ -59,7 +53,7 @@ def coordinator(
     from geartrain.launch.home import cluster_token, home_directory
 
     host, port = parse_address(listen, "--listen")
-    write_log("coordinator", os.environ.get("GEARTRAIN_LOG", "INFO"))
+    write_log("coordinator", os.environ)
     from coordinator.__main__ import run
 
     run(
@@ -72,7 +66,6 @@ def coordinator(
         allowed_roots=[root.resolve() for root in allowed_roots] or list(default_allowed_roots(Path.cwd())),
         cluster_token=cluster_token(os.environ),
         api_token=os.environ.get("GEARTRAIN_API_TOKEN") or None,
-        lease_s=lease_s,
         num_servers=server_num,
         num_workers=worker_num,
         job_folders=job_folders,
@@ -94,7 +87,7 @@ def server(coordinator: str | None, control: str | None, listen: str | None, nam
     from geartrain.launch.home import cluster_token
 
     _check_reachable(coordinator, control)
-    write_log(name or "server", os.environ.get("GEARTRAIN_LOG", "INFO"))
+    write_log(name or "server", os.environ)
     from embedding_tier.__main__ import run
 
     run(
@@ -116,7 +109,7 @@ def worker(coordinator: str | None, control: str | None, device: str, name: str)
     from geartrain.launch.home import cluster_token
 
     _check_reachable(coordinator, control)
-    write_log(name or "worker", os.environ.get("GEARTRAIN_LOG", "INFO"))
+    write_log(name or "worker", os.environ)
     from dense_workers.__main__ import run
 
     run(

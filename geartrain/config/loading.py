@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from geartrain.config.job import JobConfig
-from geartrain.config.overrides import apply_override
+from geartrain.config.overrides import UNREADABLE_VALUE, apply_override, told
 from geartrain.config.paths import default_allowed_roots, resolve_inside, resolve_root
 from geartrain.config.validation import field_error
 from geartrain.errors import ConfigError, GeartrainError
@@ -81,6 +81,8 @@ def _parse_yaml(text: str, path: Path) -> Any:
         raise _syntax_error(path, line, "YAML 1.2", error.problem or "cannot be read") from None
     except YAMLError as error:
         raise _syntax_error(path, 1, "YAML 1.2", str(error).splitlines()[0]) from None
+    except UNREADABLE_VALUE as error:
+        raise ConfigError(f"{path}: expected YAML 1.2, {told(error)}", file=str(path), expected="YAML 1.2") from None
 
 
 def _parse_json(text: str, path: Path) -> Any:
@@ -99,6 +101,8 @@ def _parse_json(text: str, path: Path) -> Any:
         return json.loads(text, parse_constant=refuse_constant, object_pairs_hook=unique)
     except json.JSONDecodeError as error:
         raise _syntax_error(path, error.lineno, "JSON", error.msg) from None
+    except UNREADABLE_VALUE as error:
+        raise ConfigError(f"{path}: expected JSON, {told(error)}", file=str(path), expected="JSON") from None
 
 
 def _syntax_error(path: Path, line: int, language: str, problem: str) -> GeartrainError:

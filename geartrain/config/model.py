@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from geartrain.config.section import Expect, Many, PositiveInt, Section, UnitNumber
+from geartrain.config.section import MAX_SIZE, Expect, Many, Section, Size, UnitNumber
 
 _TOWER_FIELDS = ("embedding_dim", "hidden", "dropout", "batch_norm")
 
@@ -17,15 +17,19 @@ class ModelConfig(Section):
     type: Literal["lr", "wide_deep", "deepfm", "dcn"]
     """lr: logistic regression. wide_deep, deepfm: linear term and tower (and factorization machine).
     dcn: cross network (version 2) and tower."""
-    embedding_dim: PositiveInt = 16
+    embedding_dim: Size = 16
     """Length of a slot's vector; lr has none."""
-    hidden: Annotated[Many[PositiveInt], Field(min_length=1), Expect("a list of integers >= 1")] = (256, 128, 64)
+    hidden: Annotated[Many[Size], Field(min_length=1), Expect(f"a list of integers from 1 to {MAX_SIZE}")] = (
+        256,
+        128,
+        64,
+    )
     """Sizes of the tower's hidden layers; lr has none."""
     dropout: UnitNumber = 0.0
     """Share of the tower's activations that is dropped in training; lr has none."""
     batch_norm: bool = False
     """Batch normalization after each of the tower's hidden layers; lr has none."""
-    num_cross_layers: PositiveInt = 3
+    num_cross_layers: Size = 3
     """Layers of the cross network; dcn only."""
 
     def unused_fields(self) -> tuple[str, ...]:

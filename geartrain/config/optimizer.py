@@ -6,9 +6,9 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
-from geartrain.config.section import Expect, NonNegativeNumber, PositiveNumber, Section, UnitNumber
+from geartrain.config.section import Expect, Float32, NonNegativeNumber, PositiveNumber, Section, UnitNumber
 
-Epsilon = Annotated[float, Field(ge=1e-30), Expect("a number >= 1e-30")]
+Epsilon = Annotated[float, Field(ge=1e-30), Expect("a number >= 1e-30"), Float32]
 """Added to a denominator: large enough to stay above zero in float32."""
 
 

@@ -10,6 +10,15 @@ from ruamel.yaml.error import YAMLError
 from geartrain.config.validation import field_error
 from geartrain.errors import ConfigError
 
+UNREADABLE_VALUE = (ValueError, LookupError, RecursionError)
+"""What the parsers raise, beside errors of syntax, for a value that Python cannot make: the 31st of February, an
+integer of 5000 digits, a list in a list a thousand times."""
+
+
+def told(error: Exception) -> str:
+    """An `UNREADABLE_VALUE` in one line."""
+    return "values are nested too deeply" if isinstance(error, RecursionError) else f"a value cannot be read: {error}"
+
 
 def apply_override(fields: dict[str, Any], override: str) -> None:
     """Sets one field in place. The value is YAML; list elements are named by their index; sections are made as needed.
@@ -38,7 +47,7 @@ def apply_override(fields: dict[str, Any], override: str) -> None:
 def _value(path: str, text: str) -> Any:
     try:
         return YAML(typ="safe", pure=True).load(text)
-    except YAMLError:
+    except (YAMLError, *UNREADABLE_VALUE):
         raise field_error(path, "a YAML value", text) from None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, Strict, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler, Strict, model_validator
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 Item = TypeVar("Item")
@@ -49,10 +49,37 @@ class Section(BaseModel):
         return given
 
 
-PositiveInt = Annotated[int, Field(ge=1), Expect("an integer >= 1")]
-CountInt = Annotated[int, Field(ge=0), Expect("an integer >= 0")]
-PositiveNumber = Annotated[float, Field(gt=0), Expect("a number > 0")]
-NonNegativeNumber = Annotated[float, Field(ge=0), Expect("a number >= 0")]
+MAX_SIZE = 1 << 16
+_FLOAT32_MIN, _FLOAT32_MAX = 2.0**-126, (2.0 - 2.0**-23) * 2.0**127
+
+
+def within_int64(value: Item) -> Item:
+    """`value` if messages and native code can carry it."""
+    if isinstance(value, int) and value >= 2**63:
+        raise expected("an integer < 2^63")
+    return value
+
+
+def _within_float32(value: float) -> float:
+    """`value` if it neither becomes 0 nor infinity where the arithmetic is float32."""
+    if value and not _FLOAT32_MIN <= abs(value) <= _FLOAT32_MAX:
+        raise expected("a number in the range of float32 (1.2e-38 to 3.4e38)")
+    return value
+
+
+def _within_size(value: int) -> int:
+    if value > MAX_SIZE:
+        raise expected(f"an integer <= {MAX_SIZE}")
+    return value
+
+
+PositiveInt = Annotated[int, Field(ge=1), Expect("an integer >= 1"), AfterValidator(within_int64)]
+CountInt = Annotated[int, Field(ge=0), Expect("an integer >= 0"), AfterValidator(within_int64)]
+Size = Annotated[int, Field(ge=1), Expect("an integer >= 1"), AfterValidator(_within_size)]
+"""Of a vector or layer: a larger one is a slip, and would only be found out by running out of memory."""
+Float32 = AfterValidator(_within_float32)
+PositiveNumber = Annotated[float, Field(gt=0), Expect("a number > 0"), Float32]
+NonNegativeNumber = Annotated[float, Field(ge=0), Expect("a number >= 0"), Float32]
 UnitNumber = Annotated[float, Field(ge=0, lt=1), Expect("a number >= 0 and < 1")]
 """A share that may be zero but not one: dropout, the betas of Adam."""
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from geartrain.config.section import Expect, Section, expected
+from geartrain.config.section import Expect, Section, expected, within_int64
 
 Auto = Literal["auto"]
-AutoSize = Annotated[Annotated[int, Field(ge=1)] | Auto, Expect("'auto' or an integer >= 1")]
-AutoCount = Annotated[Annotated[int, Field(ge=0)] | Auto, Expect("'auto' or an integer >= 0")]
+_INT64 = AfterValidator(within_int64)
+AutoSize = Annotated[Annotated[int, Field(ge=1)] | Auto, Expect("'auto' or an integer >= 1"), _INT64]
+AutoCount = Annotated[Annotated[int, Field(ge=0)] | Auto, Expect("'auto' or an integer >= 0"), _INT64]
 AutoNumber = Annotated[Annotated[float, Field(ge=0)] | Auto, Expect("'auto' or a number >= 0")]
 
 
@@ -20,9 +21,9 @@ class SyncConfig(Section):
     mode: Literal["sync", "async", "hybrid"] = "hybrid"
     """sync: a window waits for all groups. async: it waits for none. hybrid: it waits `window_ms` from the first."""
     group_size: AutoSize = "auto"
-    """Workers per group; auto: one group of all workers."""
+    """At most this many workers in a group; auto: one group of all workers."""
     window_ms: AutoNumber = "auto"
-    """Milliseconds that a hybrid window waits after its first arrival."""
+    """Milliseconds that a hybrid window waits after its first arrival; in the other modes no window waits for time."""
     staleness_decay: Annotated[float, Field(gt=0, le=1), Expect("a number > 0 and <= 1")] = 0.9
     """Weight of a contribution is staleness_decay ** (staleness beyond pipeline_depth)."""
     max_staleness: AutoCount = "auto"

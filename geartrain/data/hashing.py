@@ -23,10 +23,12 @@ STRING = "string"
 def key_kind(data_type: Any) -> str | None:
     """`integer` or `string` for an arrow type (or the value type of a list or dictionary) that can be an id, else None.
 
-    Booleans count as the integers 0 and 1.
+    Booleans count as the integers 0 and 1. Lists of lists are no ids.
     """
-    if pat.is_dictionary(data_type) or is_list(data_type):
-        return key_kind(data_type.value_type)
+    if is_list(data_type):
+        data_type = data_type.value_type
+    if pat.is_dictionary(data_type):
+        data_type = data_type.value_type
     if pat.is_integer(data_type) or pat.is_boolean(data_type):
         return INTEGER
     return STRING if is_text(data_type) else None

@@ -107,7 +107,18 @@ def _standard(chunks: Sequence[Chunk], schema: DataSchema, files: OpenFiles) -> 
         for name, so_far in moments.items():
             values, missing = numbers(columns[name], name, schema.text, Origin(chunk.file, chunk.first_row))
             so_far.add(values[~missing])
-    return {name: so_far.result() for name, so_far in moments.items()}
+    found = {name: so_far.result() for name, so_far in moments.items()}
+    for name, result in found.items():
+        if not np.isfinite(result).all():
+            raise DataFileError(
+                f"column {name}: expected numbers whose mean and deviation are finite (transform: standard), "
+                f"got a mean of {result[0]} and a deviation of {result[1]}",
+                field="data.train",
+                column=name,
+                expected="numbers whose mean and deviation are finite",
+                value=[str(moment) for moment in result],
+            )
+    return found
 
 
 class _Moments:
@@ -121,10 +132,11 @@ class _Moments:
     def add(self, values: np.ndarray[Any, np.dtype[np.float64]]) -> None:
         if not len(values):
             return
-        mean = float(values.mean())
         count = self._count + len(values)
-        apart = mean - self._mean
-        self._squares += float(np.square(values - mean).sum()) + apart * apart * self._count * len(values) / count
+        with np.errstate(over="ignore", invalid="ignore"):  # the result says so
+            mean = float(values.mean())
+            apart = mean - self._mean
+            self._squares += float(np.square(values - mean).sum()) + apart * apart * self._count * len(values) / count
         self._mean += apart * len(values) / count
         self._count = count
 

@@ -73,7 +73,8 @@ class ParquetFile:
         with self._lock:
             try:
                 yield
-            except (OSError, pa.ArrowException) as error:
+            # ValueError: names in a damaged footer that are no UTF-8.
+            except (OSError, ValueError, pa.ArrowException) as error:
                 raise unreadable(self._path, "a readable parquet file", reason_of(error)) from error
 
 

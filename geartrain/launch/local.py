@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from geartrain.errors import DeadlineError, GeartrainError, RoleDiedError
+from geartrain.launch.home import HOME_VARIABLE, locked_folder, usable_folder
 from geartrain.launch.role_process import RoleCommand, RoleProcess, geartrain_command, start_role
 from geartrain.launch.run_directory import run_directory
 from geartrain.launch.signals import StopRequested, raise_if_requested
@@ -155,7 +156,9 @@ class LocalCluster:
         logs = spec.logs_dir or directory / "logs"
         state = spec.state_dir or directory / "state"
         for folder in (output, logs):
-            folder.mkdir(parents=True, exist_ok=True)
+            usable_folder(folder, "--output" if folder.is_relative_to(output) else HOME_VARIABLE)
+        if spec.state_dir is not None and not spec.job_folders:
+            self._resources.enter_context(locked_folder(output, "--output"))
         environment = self._environment()
         control = f"ipc://{directory}/control"
 
@@ -220,7 +223,7 @@ class LocalCluster:
             try:
                 self.check()
             except RoleDiedError as death:
-                if death.facts["status"] < 0 or death.facts["role"] == "coordinator":
+                if not _gave_up(death):
                     raise
                 # Nodes give up when they do not hear the coordinator.
                 message = f"the coordinator does not answer, and {death.message}"
@@ -233,7 +236,7 @@ class LocalCluster:
 
     def _failure_of(self, client: GeartrainClient, job: str, death: RoleDiedError) -> Job | None:
         """The failed job, if it says within `REASON_GRACE_S` why a role ended by itself; the reason is then there."""
-        if death.facts["status"] < 0 or death.facts["role"] == "coordinator":
+        if not _gave_up(death):
             return None
         deadline_s = time.monotonic() + REASON_GRACE_S
         while time.monotonic() < deadline_s:
@@ -243,6 +246,14 @@ class LocalCluster:
                     return status
             time.sleep(POLL_S)
         return None
+
+
+def _gave_up(death: RoleDiedError) -> bool:
+    """Whether a node ended by itself, so that the job may know why: it was not killed, nor is it the coordinator.
+
+    A coordinator that is about to end tells so itself, without a status.
+    """
+    return int(death.facts.get("status", -1)) >= 0 and death.facts.get("role") != "coordinator"
 
 
 def num_cores() -> int:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
-from geartrain.errors import StaleMessageError
+from geartrain.errors import GeartrainError, StaleMessageError
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS term (one INTEGER PRIMARY KEY CHECK (one = 1), term INTEGER NOT NULL);
@@ -24,19 +24,23 @@ class SqliteStore:
 
     Writes survive the death of the process at once (the journal is written before a decision is sent); after a loss of
     power the last moments may be missing, but never a part of a call (WAL with synchronous=NORMAL).
+
+    Every call raises `GeartrainError` that names the file when it cannot be used: no database, or a full disk.
     """
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=10.0)
+        self._path = path
         self._lock = threading.Lock()
-        self._connection.execute("PRAGMA journal_mode=WAL")
-        self._connection.execute("PRAGMA synchronous=NORMAL")
-        self._connection.executescript(_SCHEMA)
+        with self._errors_named():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=10.0)
+            self._connection.execute("PRAGMA journal_mode=WAL")
+            self._connection.execute("PRAGMA synchronous=NORMAL")
+            self._connection.executescript(_SCHEMA)
 
     def raise_term(self, held: int | None = None) -> int:
         statement = "UPDATE term SET term = term + 1 WHERE ?1 IS NULL OR term = ?1 RETURNING term"
-        with self._lock, closing(self._connection.cursor()) as cursor:
+        with self._errors_named(), self._lock, closing(self._connection.cursor()) as cursor:
             row = cursor.execute(statement, (held,)).fetchone()
             if row is None:
                 (current,) = cursor.execute("SELECT term FROM term").fetchone()
@@ -52,7 +56,7 @@ class SqliteStore:
     def entries(self, job: str) -> Iterator[bytes]:
         last = 0
         while True:
-            with self._lock:
+            with self._errors_named(), self._lock:
                 rows = self._connection.execute(
                     "SELECT number, entry FROM journal WHERE job = ? AND number > ? ORDER BY number LIMIT 1000",
                     (job, last),
@@ -63,7 +67,7 @@ class SqliteStore:
             last = rows[-1][0]
 
     def items(self, prefix: str) -> list[tuple[str, bytes]]:
-        with self._lock:
+        with self._errors_named(), self._lock:
             return self._connection.execute(
                 "SELECT key, value FROM named WHERE substr(key, 1, ?) = ? ORDER BY key", (len(prefix), prefix)
             ).fetchall()
@@ -74,7 +78,7 @@ class SqliteStore:
 
     def _write(self, term: int, statement: str, rows: Sequence[tuple[str, bytes]]) -> None:
         """Run `statement` for each row in one transaction that holds only while `term` is the highest one."""
-        with self._lock, closing(self._connection.cursor()) as cursor:
+        with self._errors_named(), self._lock, closing(self._connection.cursor()) as cursor:
             cursor.execute("BEGIN IMMEDIATE")
             try:
                 (current,) = cursor.execute("SELECT term FROM term").fetchone()
@@ -82,9 +86,17 @@ class SqliteStore:
                     raise _superseded(term, current)
                 cursor.executemany(statement, rows)
             except BaseException:
-                cursor.execute("ROLLBACK")
+                if self._connection.in_transaction:  # a full disk has ended it already
+                    cursor.execute("ROLLBACK")
                 raise
             cursor.execute("COMMIT")
+
+    @contextmanager
+    def _errors_named(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, OSError) as error:
+            raise GeartrainError(f"{self._path}: the journal cannot be used: {error}", file=str(self._path)) from error
 
 
 def _superseded(term: int | None, current: int) -> StaleMessageError:

@@ -110,6 +110,10 @@ def test_a_wrong_task(standing: Standing) -> None:
         ({"kind": "guess"}, "task.kind"),
         ({"kind": "evaluate"}, "task.checkpoint"),
         ({"kind": "train", "init": "resume", "checkpoint": "/etc"}, "task.checkpoint"),
+        ({"kind": "train", "checkpoint": "/etc"}, "task.init"),
+        ({"kind": "evaluate", "init": "init_from", "checkpoint": "/etc"}, "task.init"),
+        ({"kind": "predict", "split": "valid", "checkpoint": "/etc"}, "task.split"),
+        ({"kind": "train", "speed": "high"}, "task.speed"),
     ]:
         answer = httpx.post(f"{standing.url}/v1/jobs", json={"config": in_data(standing), "task": task})
         assert (answer.status_code, answer.json()["error"]["field"]) == (422, field), answer.text

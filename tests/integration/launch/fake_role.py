@@ -52,6 +52,10 @@ def coordinate(output: Path, ready_file: Path) -> None:
             if self.path == "/readyz":
                 self.send(200, {"status": "ready", "reason": "all are there"})
                 return
+            if (output / "ending").exists():
+                error = {"code": "role_died", "message": "the coordinator has ended: full", "role": "coordinator"}
+                self.send(503, {"error": error})
+                return
             ended = output / "job.json"
             self.send(200, {**job, **(json.loads(ended.read_text()) if ended.exists() else {})})
 

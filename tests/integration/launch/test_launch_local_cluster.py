@@ -107,6 +107,11 @@ def test_a_death_comes_before_a_failure_that_follows_from_it(tmp_path: Path) -> 
         run_until_training(cluster, fall)
 
 
+def test_a_coordinator_that_says_it_ends_is_believed(tmp_path: Path) -> None:
+    with pytest.raises(RoleDiedError, match="the coordinator has ended: full"), cluster_of(tmp_path) as cluster:
+        run_until_training(cluster, (tmp_path / "ending").touch)
+
+
 def test_a_frozen_coordinator_counts_as_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "ANSWER_S", 0.2)
     monkeypatch.setattr(local, "DEFAULT", TimeOuts(lease_s=0.2))

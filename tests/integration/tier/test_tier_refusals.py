@@ -78,10 +78,10 @@ def test_another_route_epoch_is_stale(start_tier: StartTier) -> None:
 
 def test_an_old_incarnation_of_a_worker_is_stale(start_tier: StartTier) -> None:
     tier = start_tier()
-    old, new, other = tier.client(incarnation=50), tier.client(incarnation=7), tier.client("w1", incarnation=50)
+    old, new, other = tier.client(incarnation=7), tier.client(incarnation=50), tier.client("w1", incarnation=7)
     attempt(tier, old)
     attempt(tier, new)
-    with pytest.raises(StaleMessageError, match="incarnation of w0 50"):
+    with pytest.raises(StaleMessageError, match="incarnation of w0 7, this server is at 50"):
         attempt(tier, old)
     attempt(tier, other)
     attempt(tier, new)

@@ -69,7 +69,7 @@ class StandInClient:
 def urls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     asked: list[str] = []
 
-    def client_of(coordinator: str) -> StandInClient:
+    def client_of(coordinator: str, deadline_s: float = 1.0) -> StandInClient:
         asked.append(coordinator)
         return StandInClient()
 
@@ -193,3 +193,21 @@ def test_the_cluster_token_is_made_once_and_private(tmp_path: Path) -> None:
     (file,) = (tmp_path / "home").iterdir()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert cluster_token({**environment, "GEARTRAIN_CLUSTER_TOKEN": "given"}) == "given"
+
+
+def test_a_home_that_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "home"
+    home.write_text("")
+    monkeypatch.setenv("GEARTRAIN_HOME", str(home))
+    result = CliRunner().invoke(command, ["down"])
+    assert result.exit_code == 2
+    assert result.stderr == f"error: GEARTRAIN_HOME: expected a folder that can be written, got {home} (file exists)\n"
+
+
+def test_what_the_operating_system_refuses_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(coordinator: str) -> None:
+        raise OSError(28, "No space left on device", "/data")
+
+    monkeypatch.setattr(jobs, "client_of", fail)
+    result = CliRunner().invoke(command, ["jobs"])
+    assert (result.exit_code, result.stderr) == (1, "error: [Errno 28] No space left on device: '/data'\n")

@@ -236,3 +236,8 @@ def test_predict_without_a_matching_file_is_refused(checkpoint: Path) -> None:
     result = run("predict", str(checkpoint), "--input", "new/*.csv", "--out", "scores.csv")
     assert result.exit_code == 2
     assert "*.csv" in result.stderr
+
+
+def test_predict_into_a_folder_is_refused(tmp_path: Path, checkpoint: Path) -> None:
+    result = run("predict", str(checkpoint), "--input", "train.csv", "--out", str(tmp_path))
+    assert (result.exit_code, result.stderr.startswith("error: --out: expected a file")) == (2, True)

@@ -11,6 +11,7 @@ from cli_files import write_job
 from click.testing import CliRunner
 
 from geartrain.cli import command
+from geartrain.launch.home import locked_folder
 from geartrain.launch.local import LocalCluster
 
 DATA: dict[str, Any] = {"train": ["train.csv"], "valid": ["valid.csv"], "test": ["test.csv"]}
@@ -96,3 +97,24 @@ def test_an_option_that_is_no_option_is_explained(tmp_path: Path, options: list[
     result = CliRunner().invoke(command, ["train", str(write_job(tmp_path)), *options])
     assert result.exit_code == 2
     assert options[0] in result.stderr
+
+
+@pytest.fixture
+def no_processes(no_roles: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cluster looks at its folders itself, before its first role."""
+    monkeypatch.undo()
+    monkeypatch.setattr("geartrain.launch.local.start_role", lambda *_: pytest.fail("a role would have been started"))
+
+
+def test_a_file_where_the_output_should_go(tmp_path: Path, no_processes: None) -> None:
+    config = write_job(tmp_path)
+    line = refusal(str(config), "--output", str(config / "below"))
+    assert line == f"error: --output: expected a folder that can be written, got {config / 'below'} (not a directory)\n"
+
+
+def test_an_output_that_another_run_writes_to(tmp_path: Path, no_processes: None) -> None:
+    config, output = write_job(tmp_path), tmp_path / "output"
+    output.mkdir()
+    with locked_folder(output, "--output"):
+        line = refusal(str(config), "--output", str(output))
+    assert line == f"error: --output: expected a folder that no other run writes to, got {output}\n"

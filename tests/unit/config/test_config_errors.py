@@ -12,12 +12,23 @@ from geartrain.errors import ConfigError, GeartrainError
 
 Parse = Callable[..., JobConfig]
 
+FLOAT32 = "a number in the range of float32 (1.2e-38 to 3.4e38)"
+
 ONE_FIELD = [
     ("training.batch_size=0", "training.batch_size", "an integer >= 1", 0),
     ("training.batch_size=many", "training.batch_size", "an integer >= 1", "many"),
     ("training.batch_size=1.0", "training.batch_size", "an integer >= 1", 1.0),
     ("training.batch_size=true", "training.batch_size", "an integer >= 1", True),
     ("training.passes=0", "training.passes", "an integer >= 1", 0),
+    ("training.passes=9223372036854775808", "training.passes", "an integer < 2^63", 2**63),
+    ("training.max_skipped_steps=9223372036854775808", "training.max_skipped_steps", "an integer < 2^63", 2**63),
+    ("features.2.max_length=9223372036854775808", "features.2.max_length", "an integer < 2^63", 2**63),
+    ("sync.group_size=9223372036854775808", "sync.group_size", "an integer < 2^63", 2**63),
+    ("model.embedding_dim=1000000000", "model.embedding_dim", "an integer <= 65536", 1000000000),
+    ("training.dense_optimizer={type: sgd, lr: 1e39}", "training.dense_optimizer.lr", FLOAT32, 1e39),
+    ("training.dense_optimizer={type: sgd, lr: 1e-39}", "training.dense_optimizer.lr", FLOAT32, 1e-39),
+    ("training.dense_optimizer={type: sgd, lr: 1, l2: 1e39}", "training.dense_optimizer.l2", FLOAT32, 1e39),
+    ("training.dense_optimizer={type: adam, lr: 1, eps: 1e39}", "training.dense_optimizer.eps", FLOAT32, 1e39),
     ("training.seed=-1", "training.seed", "an integer >= 0 and < 2^63", -1),
     ("training.max_skipped_steps=-1", "training.max_skipped_steps", "an integer >= 0", -1),
     ("training.dense_optimizer={type: adam, lr: 0}", "training.dense_optimizer.lr", "a number > 0", 0),
@@ -27,8 +38,9 @@ ONE_FIELD = [
     ("training.lr_schedule={type: plateau, factor: 1}", "training.lr_schedule.factor", "a number > 0 and < 1", 1),
     ("training.early_stopping={patience: 0}", "training.early_stopping.patience", "an integer >= 1", 0),
     ("model.embedding_dim=0", "model.embedding_dim", "an integer >= 1", 0),
-    ("model.hidden=[8, 0]", "model.hidden", "a list of integers >= 1", [8, 0]),
-    ("model.hidden=[]", "model.hidden", "a list of integers >= 1", []),
+    ("model.hidden=[8, 0]", "model.hidden", "a list of integers from 1 to 65536", [8, 0]),
+    ("model.hidden=[8, 1000000000]", "model.hidden", "a list of integers from 1 to 65536", [8, 1000000000]),
+    ("model.hidden=[]", "model.hidden", "a list of integers from 1 to 65536", []),
     ("model.dropout=1", "model.dropout", "a number >= 0 and < 1", 1),
     ("model.batch_norm=1", "model.batch_norm", "true or false", 1),
     ("model.type=transformer", "model.type", "one of 'lr', 'wide_deep', 'deepfm' or 'dcn'", "transformer"),

@@ -80,6 +80,12 @@ def test_syntax_error_names_the_line(tmp_path: Path, name: str, text: str, line:
         ("a.yaml", b"", "a mapping"),
         ("a.yaml", b"just text", "a mapping"),
         ("a.yaml", b"name: \xff\xfe", "UTF-8 text"),
+        ("a.yaml", b"[" * 5000 + b"]" * 5000, "YAML 1.2"),
+        ("a.yaml", b"name: 2020-02-31", "YAML 1.2"),
+        ("a.yaml", b"name: " + b"9" * 5000, "YAML 1.2"),
+        ("a.yaml", b"name: !!bool maybe", "YAML 1.2"),
+        ("a.json", b"[" * 100_000, "JSON"),
+        ("a.json", b'{"name": ' + b"9" * 5000 + b"}", "JSON"),
     ],
 )
 def test_file_that_holds_no_config(tmp_path: Path, name: str, content: bytes, expected: str) -> None:
@@ -134,6 +140,7 @@ def test_overrides_apply_in_order(file: Path) -> None:
         ("features.last=x", "features.last: expected an index from 0 to 0"),
         ("label.column=x", "label: expected a section"),
         ("model.hidden=[1", "model.hidden: expected a YAML value"),
+        ("name=2020-02-31", "name: expected a YAML value"),
         ("training.batchsize=3", "training.batchsize: unknown field"),
         ("speed.limit=3", "speed: unknown field"),
     ],

@@ -13,7 +13,7 @@ from geartrain.config import JobConfig
 from geartrain.errors import ConfigError
 
 rates = st.floats(min_value=1e-6, max_value=10, allow_nan=False)
-shares = st.floats(min_value=0, max_value=0.99)
+shares = st.one_of(st.just(0.0), st.floats(min_value=1e-6, max_value=0.99))
 counts = st.integers(min_value=1, max_value=10_000)
 tables = st.sampled_from(["t0", "t1", "täble"])
 

@@ -26,8 +26,9 @@ from coordinator.commands import (
     TermRaised,
     WritePredictions,
 )
-from coordinator.core import Core, CoreSettings, JobRecord
+from coordinator.core import Core, CoreSettings
 from coordinator.plan import Task
+from coordinator.records import JobRecord
 from geartrain.config import JobConfig
 from geartrain.data.chunks import Chunk, DatasetIndex
 from geartrain.wire import messages as wire
@@ -60,7 +61,11 @@ def data_index(train: int = 50, valid: int = 10, test: int = 10) -> DatasetIndex
 
 
 class ScriptedNodes:
-    """A core with scripted nodes. `sent` keeps all messages by node, `entries` the journal, `aucs` what valid gives."""
+    """A core with scripted nodes. `sent` keeps all messages by node, `entries` the journal, `aucs` what valid gives.
+
+    `mute` nodes hear nothing and send no heartbeat, those in `never_answer` are alive but say nothing else; the next
+    message of each type in `lose_next` is lost.
+    """
 
     def __init__(self, num_servers: int = 2, num_workers: int = 2, seed: int = 0) -> None:
         settings = CoreSettings("token", 5.0, num_servers, num_workers, Path("/out"))
@@ -73,8 +78,11 @@ class ScriptedNodes:
         self.sent: list[tuple[str, wire.ToNode]] = []
         self.aucs: list[float | None] = []
         self.mute: set[str] = set()
+        self.never_answer: set[str] = set()
+        self.lose_next: set[type] = set()
         self.report_twice = False
         self.skip_steps: set[int] = set()
+        self._early: dict[str, set[int]] = {}
         self._waiting: list[Callable[[], list[Command]]] = []
         self._versions = {f"s{number}": 0 for number in range(num_servers)}
         for name in [*self._versions, *(f"w{number}" for number in range(num_workers))]:
@@ -141,16 +149,24 @@ class ScriptedNodes:
         self._waiting.append(lambda: self.core.shell(event, self.now_s))
 
     def _answer(self, message: wire.FromNode) -> None:
-        self._waiting.append(lambda: self.core.message(message, self.now_s))
+        def deliver() -> list[Command]:
+            silent = getattr(message, "node", "") in self.never_answer
+            return [] if silent else self.core.message(message, self.now_s)
+
+        self._waiting.append(deliver)
 
     def _to_node(self, node: str, message: wire.ToNode) -> None:
         self.sent.append((node, message))
         if node in self.mute:
             return
+        if type(message) in self.lose_next:
+            self.lose_next.discard(type(message))
+            return
         match message:
             case wire.OpenJob():
                 if node in self._versions:
                     self._versions[node] = message.version
+                    self._early.pop(node, None)
                 self._answer(wire.JobOpened(node, message.term, message.job, SEGMENTS if node[0] == "w" else []))
             case wire.PlaceDense():
                 self._answer(wire.DensePlaced(node, message.term, message.job))
@@ -161,10 +177,7 @@ class ScriptedNodes:
             case wire.Grant():
                 self._compute(node, message)
             case wire.Apply():
-                assert message.version <= self._versions[node] + 1, "a gap in the decisions"
-                self._versions[node] = max(self._versions[node], message.version)
-                number = self.core.members.node(node, 100 + int(node[1:])).incarnation
-                self._answer(wire.Applied(node, number, message.term, message.version))
+                self._apply(node, message)
             case wire.Evaluate():
                 rows = message.stop - message.start
                 self._answer(
@@ -178,6 +191,14 @@ class ScriptedNodes:
                 self._answer(wire.SnapshotTaken(node, message.term, message.snapshot, {f"rows.{node}": {"bytes": 1}}))
             case wire.CloseJob():
                 self._answer(wire.JobClosed(node, message.job))
+
+    def _apply(self, node: str, decision: wire.Apply) -> None:
+        """As a server does: in order, once each; what comes early waits."""
+        early = self._early.setdefault(node, set())
+        early.add(decision.version)
+        while self._versions[node] + 1 in early:
+            self._versions[node] += 1
+        self._answer(wire.Applied(node, 100 + int(node[1:]), decision.term, self._versions[node]))
 
     def _compute(self, node: str, grant: wire.Grant) -> None:
         members = next(

@@ -9,7 +9,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from coordinator.checkpoints import FORMAT, MANIFEST_NAME, Manifest, load_manifest, prepare, publish
+from coordinator.checkpoints import (
+    FORMAT,
+    MANIFEST_NAME,
+    BestSoFar,
+    DataStatistics,
+    Manifest,
+    load_manifest,
+    prepare,
+    publish,
+)
 from geartrain.errors import CheckpointError
 
 
@@ -25,8 +34,8 @@ def manifest(**changes: Any) -> dict[str, Any]:
         train_seconds=1.0,
         schedule={},
         metrics={},
-        best={},
-        index={"standard": {}},
+        best=BestSoFar(0, 3, {}, None, 0),
+        index=DataStatistics({}, {}),
         segments=[],
         dense_optimizer={},
         files={"rows.npy": {"bytes": 4, "crc32": zlib.crc32(b"abcd")}},
@@ -100,3 +109,18 @@ def test_a_damaged_checkpoint_is_refused_naming_the_file(tmp_path: Path, damage:
 def test_a_strange_manifest_is_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
     with pytest.raises(CheckpointError):
         load_manifest(cut(tmp_path, "pass-1", **changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"best": {}}, "best"),
+        ({"best": {"pass_index": 0, "version": "x", "metrics": {}, "value": 0.5, "without_gain": 0}}, "best.version"),
+        ({"index": {"standard": {}}}, "key_kinds"),
+        ({"index": {"standard": {"age": [1.0]}, "key_kinds": {}}}, "index.standard"),
+    ],
+)
+def test_a_damaged_part_of_the_manifest_is_named(tmp_path: Path, changes: dict[str, Any], field: str) -> None:
+    with pytest.raises(CheckpointError) as caught:
+        load_manifest(cut(tmp_path, "pass-1", **changes))
+    assert field in caught.value.facts["field"]

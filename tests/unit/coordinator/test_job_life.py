@@ -308,8 +308,21 @@ def test_a_coordinator_that_starts_again_knows_earlier_jobs() -> None:
     broken_off = nodes.submit(job_config(), data_index())
     nodes.run(until=lambda: nodes.core.run is not None and nodes.core.run.view.version >= 3)
     again = Core(nodes.core.settings, 2, lambda: 2000.0, json.loads(json.dumps(list(nodes.saved.values()))))
-    states = {name: (again.jobs.job(name).state, again.records[name].result) for name in again.records}
+    states = {name: (again.jobs.job(name).state, past.result) for name, past in again.past.items()}
     assert states == {done: ("succeeded", nodes.core.records[done].result), broken_off: ("failed", None)}
-    assert again.records[broken_off].error is not None
-    assert again.records[broken_off].error["code"] == "role_died"
+    assert again.past[broken_off].error is not None
+    assert again.past[broken_off].error["code"] == "role_died"
+    assert views.job_view(again, again.past[done])["name"] == "scripted"
     assert again.jobs.active is None
+
+
+def test_a_saved_job_whose_config_is_no_longer_valid_is_shown_as_it_ended() -> None:
+    nodes = ScriptedNodes()
+    job = nodes.submit(job_config(), data_index())
+    nodes.run()
+    saved = json.loads(json.dumps(nodes.saved[job]))
+    saved["config"]["of_an_older_version"] = {"model": "gone"}
+    saved["task"] = {"mode": "gone"}
+    (view,) = views.job_views(Core(nodes.core.settings, 2, lambda: 2000.0, [saved]))
+    assert (view["id"], view["name"], view["state"], view["reason"]) == (job, "scripted", "succeeded", "finished")
+    assert view["result"] == nodes.core.records[job].result

@@ -249,3 +249,9 @@ def test_what_is_no_index_is_refused(fields):
 def test_a_split_has_one_of_three_names():
     with pytest.raises(ValueError, match="expected one of train, valid, test"):
         DatasetIndex().num_rows("dev")
+
+
+def test_statistics_beyond_all_numbers_are_refused(tmp_path):
+    (tmp_path / "train.csv").write_text("label,color,size\n1,red,1e308\n0,red,-1e308\n")
+    with pytest.raises(DataFileError, match="column size: expected numbers whose mean and deviation are finite"):
+        build_index(job(tmp_path, [COLOR, SIZE]))

@@ -187,6 +187,7 @@ def test_only_needed_columns_are_read_and_odd_names_are_fine(tmp_path):
         (PRICE, pa.array([[1], [2]]), "a column of numbers"),
         (HISTORY, pa.array([1, 2]), "a column of lists or strings"),
         (HISTORY, pa.array([[1.5], [2.5]]), "a column of integers or strings"),
+        (HISTORY, pa.array([[[1]], [[2]]]), "a column of integers or strings"),
     ],
 )
 def test_a_type_that_cannot_be_the_feature_is_refused_before_training(tmp_path, feature, column, expected):
@@ -231,3 +232,11 @@ def test_damaged_pages_are_an_error_of_the_file(tmp_path):
     path.write_bytes(data)
     with pytest.raises(DataFileError, match="expected a readable parquet file"):
         read_all(job(tmp_path, [ITEM], format="parquet"))
+
+
+def test_names_that_are_no_utf8_are_an_error_of_the_file(tmp_path):
+    batch_of(tmp_path, [ITEM], item=pa.array([1]), other=pa.array([1]))
+    path = tmp_path / "train.parquet"
+    path.write_bytes(path.read_bytes().replace(b"other", b"oth\xffr"))
+    with pytest.raises(DataFileError, match="expected a readable parquet file"):
+        build_index(job(tmp_path, [ITEM], format="parquet"))

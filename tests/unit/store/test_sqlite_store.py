@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from geartrain.errors import StaleMessageError
+from geartrain.errors import GeartrainError, StaleMessageError
 from geartrain.store import SqliteStore
 
 
@@ -81,3 +81,16 @@ def test_what_was_appended_survives_a_kill(tmp_path: Path) -> None:
     reopened = SqliteStore(path)
     assert list(reopened.entries("job")) == [b"one", b"two"]
     reopened.close()
+
+
+def test_a_store_that_cannot_be_used_is_named(tmp_path: Path, store: SqliteStore) -> None:
+    damaged = tmp_path / "damaged.sqlite"
+    damaged.write_bytes(b"no database" * 1000)
+    with pytest.raises(GeartrainError, match=r"damaged\.sqlite: the journal cannot be used: file is not a database"):
+        SqliteStore(damaged)
+    with pytest.raises(GeartrainError, match=r"damaged\.sqlite/state: the journal cannot be used"):
+        SqliteStore(damaged / "state")
+    term = store.raise_term()
+    store._connection.execute("PRAGMA max_page_count = 1")  # as full as a disk can be
+    with pytest.raises(GeartrainError, match=r"state\.sqlite: the journal cannot be used: database or disk is full"):
+        store.append(term, "job", [bytes(100_000)])

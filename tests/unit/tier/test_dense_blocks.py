@@ -97,6 +97,15 @@ def test_values_are_not_read_before_they_are_put() -> None:
     assert len(DenseBlock(SEGMENTS, 12, 12, ADAM).values()) == 0
 
 
+def test_initial_values_that_are_put_again_do_not_undo_training() -> None:
+    block = DenseBlock(SEGMENTS, 0, 24, ADAM)
+    block.put(0, values_of(1))
+    block.apply(block.summed([DenseGradient([(0, values_of(2))], 1.0)]), decision())
+    trained = block.values()
+    block.put(0, values_of(1))
+    np.testing.assert_array_equal(block.values(), trained)
+
+
 def test_segments_must_cover_the_block() -> None:
     with pytest.raises(WireError, match="end at 24"):
         DenseBlock(SEGMENTS, 0, 25, ADAM)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -126,3 +128,13 @@ def test_pulls_never_insert_and_dense_calls_need_a_block(job: JobState) -> None:
 def test_tables_of_unlike_dim_are_refused() -> None:
     with pytest.raises(WireError, match=r"\[2, 3\]"):
         JobState(1, [SPECS[0], TableSpec("c", 3, {"type": "sgd"}, {"type": "zero"}, 1)], 0, 0)
+
+
+def test_counters_are_told_while_a_window_is_applied(job: JobState) -> None:
+    push(job, "w0", [7], 1.0)
+    before = job.stats()
+    assert before[0]["a"].push_rows == 1
+    push(job, "w0", [8], 1.0, step=1)
+    with ThreadPoolExecutor(1) as pool, job.lock.writing():
+        assert pool.submit(job.stats).result(timeout=30)[0] == before[0]
+    assert job.stats()[0]["a"].push_rows == 2

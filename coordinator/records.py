@@ -1,0 +1,83 @@
+"""Jobs as the coordinator remembers them: those that were submitted to it, and what is known of earlier ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from coordinator.checkpoints import Manifest
+from coordinator.jobs import FINAL_STATES
+from coordinator.plan import Task
+from geartrain.config import JobConfig
+from geartrain.data.index import DatasetIndex
+from geartrain.errors import RoleDiedError
+
+
+@dataclass(slots=True)
+class JobRecord:
+    """A submitted job and what was said about it. `events` are (unix time, kind, message)."""
+
+    id: str
+    config: JobConfig
+    task: Task
+    index: DatasetIndex
+    manifest: Manifest | None
+    submitted_at: float
+    error: dict[str, Any] | None = None
+    result: dict[str, Any] | None = None
+    points: list[dict[str, Any]] = field(default_factory=list)
+    progress: dict[str, Any] = field(default_factory=dict)
+    events: list[tuple[float, str, str]] = field(default_factory=list)
+    num_rows: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.num_rows = self.index.num_rows("train")
+
+    @property
+    def name(self) -> str:
+        return self.config.name
+
+
+@dataclass(frozen=True, slots=True)
+class PastJob:
+    """What can still be shown of a job of an earlier coordinator: how it ended, not how it got there."""
+
+    id: str
+    name: str
+    state: str
+    reason: str
+    submitted_at: float
+    error: dict[str, Any] | None
+    result: dict[str, Any] | None
+
+    @property
+    def points(self) -> list[dict[str, Any]]:
+        return []
+
+    @property
+    def progress(self) -> dict[str, Any]:
+        return {}
+
+    @property
+    def events(self) -> list[tuple[float, str, str]]:
+        return []
+
+    @staticmethod
+    def restored(saved: dict[str, Any]) -> PastJob:
+        """The job of a stored record; what had not ended has failed with its coordinator.
+
+        Its config may be one that this version no longer takes: nothing but its name is looked at.
+        """
+        past = PastJob(
+            id=saved["id"],
+            name=str(saved["config"].get("name", saved["id"])),
+            state=saved["state"],
+            reason=saved["reason"],
+            submitted_at=saved["submitted_at"],
+            error=saved["error"],
+            result=saved["result"],
+        )
+        if past.state in FINAL_STATES:
+            return past
+        error = RoleDiedError("the coordinator ended before the job did", role="coordinator")
+        return replace(past, state="failed", reason=error.message, error=error.to_dict())
