@@ -10,6 +10,7 @@ import httpx
 
 from api.request_errors import error_from_dict
 from api.tokens import checked_token
+from geartrain.addresses import API_URL
 from geartrain.errors import ConfigError, DeadlineError, GeartrainError, WireError
 
 _STREAM_SILENCE_S = 60.0
@@ -93,7 +94,7 @@ class Connection:
 
 
 def _checked_url(base_url: str) -> str:
-    expected = "a URL such as http://127.0.0.1:8000"
+    expected = f"a URL such as {API_URL}"
     try:
         url = httpx.URL(base_url)
     except httpx.InvalidURL as error:

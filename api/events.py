@@ -11,8 +11,8 @@ import anyio
 from starlette.concurrency import run_in_threadpool
 
 from api.rendering import to_json
-from api.schemas import ENDED_STATES
 from coordinator.facade import ClusterFacade
+from geartrain.types import ENDED_STATES
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 JobState: TypeAlias = Literal["queued", "probing", "training", "evaluating", "succeeded", "failed", "cancelled"]
 
-ENDED_STATES = frozenset({"succeeded", "failed", "cancelled"})
-"""States that a job never leaves."""
-
 
 class _Answer(BaseModel):
     model_config = ConfigDict(extra="allow")
@@ -23,6 +20,8 @@ class _Answer(BaseModel):
 
 
 class SubmitRequest(BaseModel):
+    """A job to queue."""
+
     model_config = ConfigDict(extra="forbid")
 
     config: dict[str, Any] = Field(description="The config of the job; its JSON schema is at /v1/config-schema.")
@@ -46,6 +45,8 @@ class SubmitRequest(BaseModel):
 
 
 class Submitted(_Answer):
+    """The queued job, by the id that all other calls take."""
+
     id: str
     state: JobState
 
@@ -53,6 +54,8 @@ class Submitted(_Answer):
 
 
 class ErrorFacts(_Answer):
+    """An error: its kind, one line for people, and the facts the line was made from."""
+
     code: str = Field(description="Stable name of the kind of error.")
     message: str = Field(description="One line for people.")
     field: str | None = Field(default=None, description="Dotted path of the field that is wrong.")
@@ -67,12 +70,16 @@ class ErrorFacts(_Answer):
 
 
 class ErrorAnswer(BaseModel):
+    """What every call answers that fails."""
+
     error: ErrorFacts
 
     example: ClassVar[dict[str, Any]] = {"error": ErrorFacts.example}
 
 
 class Progress(_Answer):
+    """How far a job has trained."""
+
     pass_index: int = Field(description="Pass under way, from 0.")
     passes: int = Field(description="Passes that the config asks for.")
     samples: int = Field(description="Samples applied to the model so far, all passes together.")
@@ -93,6 +100,8 @@ class Progress(_Answer):
 
 
 class Job(_Answer):
+    """A job: its state and why, its progress, and its result or error once it has ended."""
+
     id: str
     name: str
     state: JobState
@@ -115,6 +124,8 @@ class Job(_Answer):
 
 
 class MetricsPoint(_Answer):
+    """One point of a job's time series."""
+
     time: float = Field(description="Unix time, seconds.")
     version: int
     samples: int
@@ -141,6 +152,8 @@ class MetricsPoint(_Answer):
 
 
 class Event(_Answer):
+    """Something that happened to a job."""
+
     number: int = Field(description="Counts up within a job; the id of the server-sent event.")
     time: float = Field(description="Unix time, seconds.")
     kind: str
@@ -155,6 +168,8 @@ class Event(_Answer):
 
 
 class Node(_Answer):
+    """A server or worker process that registered, and whether it is still there."""
+
     name: str
     role: Literal["server", "worker"]
     address: str | None = None
@@ -175,6 +190,8 @@ class Node(_Answer):
 
 
 class Window(_Answer):
+    """The aggregation window of the running job: its settings and what waits in it."""
+
     mode: Literal["sync", "hybrid", "async"]
     window_ms: float | Literal["auto"] | None = Field(default=None, description="As set.")
     effective_window_ms: float | None = Field(default=None, description="As used now.")
@@ -201,6 +218,8 @@ class Window(_Answer):
 
 
 class ServerRoute(_Answer):
+    """How many shards an embedding server owns, and where it is reached."""
+
     server: str
     address: str
     num_shards: int
@@ -209,6 +228,8 @@ class ServerRoute(_Answer):
 
 
 class Routing(_Answer):
+    """Which embedding server owns how many shards."""
+
     route_epoch: int
     num_shards: int
     servers: list[ServerRoute]
@@ -240,6 +261,9 @@ class TierLoad(_Answer):
     staged_bytes: int | None = Field(default=None, description="Of the whole server; null where it has no meaning.")
     queue_length: int | None = Field(default=None, description="Of the whole server; null where it has no meaning.")
     num_admitted: int
+    num_rejected: int = Field(description="0: every key is admitted.")
+    num_expired: int = Field(description="0: no row expires.")
+    num_evicted: int = Field(description="0: memory has no limit.")
 
     example: ClassVar[dict[str, Any]] = {
         "num_rows": 1312,
@@ -254,10 +278,15 @@ class TierLoad(_Answer):
         "staged_bytes": 0,
         "queue_length": 0,
         "num_admitted": 1312,
+        "num_rejected": 0,
+        "num_expired": 0,
+        "num_evicted": 0,
     }
 
 
 class ServerTableLoad(TierLoad):
+    """The load of one table on one server."""
+
     server: str
     table: str
 
@@ -265,6 +294,8 @@ class ServerTableLoad(TierLoad):
 
 
 class TierStats(_Answer):
+    """The load of the embedding tier, in three sums: per server and table, per table, in all."""
+
     job: str | None = None
     servers: list[ServerTableLoad] = Field(description="One line per server and table.")
     tables: dict[str, TierLoad] = Field(description="Each table over all servers.")
@@ -279,6 +310,8 @@ class TierStats(_Answer):
 
 
 class Health(_Answer):
+    """The coordinator's process answers."""
+
     status: Literal["ok"]
     control: str = Field(description="Where nodes register.")
 
@@ -286,6 +319,8 @@ class Health(_Answer):
 
 
 class Readiness(_Answer):
+    """The cluster has all the nodes that a job needs."""
+
     status: Literal["ready"]
     reason: str
 

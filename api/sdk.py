@@ -13,8 +13,8 @@ import httpx
 
 from api.connection import Connection
 from api.request_errors import NotReadyError
-from api.schemas import ENDED_STATES
 from geartrain.errors import ConfigError
+from geartrain.types import ENDED_STATES
 
 
 class GeartrainClient:

@@ -10,8 +10,9 @@ from typing import Any
 import httpx
 from starlette.types import ASGIApp
 
-from api.schemas import ENDED_STATES, Event, Job, MetricsPoint, Node, Routing, TierStats, Window
+from api.schemas import Event, Job, MetricsPoint, Node, Routing, TierStats, Window
 from geartrain.errors import ConflictError, NotFoundError
+from geartrain.types import ENDED_STATES
 
 
 class FakeFacade:

@@ -17,6 +17,7 @@ from coordinator.cluster import Cluster
 from coordinator.control import ControlServer
 from coordinator.core import Core, CoreSettings
 from coordinator.journal_file import STATE_FILE
+from geartrain.files import write_text
 from geartrain.store import SqliteStore
 from geartrain.timeouts import DEFAULT
 
@@ -69,6 +70,4 @@ def run(
 
 
 def _write_ready(path: Path, url: str, control: str) -> None:
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps({"url": url, "control": control, "pid": os.getpid()}))
-    temporary.replace(path)
+    write_text(path, json.dumps({"url": url, "control": control, "pid": os.getpid()}))

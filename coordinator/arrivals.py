@@ -50,6 +50,8 @@ class _Open:
 
 
 class ArrivalCollector:
+    """The steps that were granted and are not decided, and which members have reported each as staged."""
+
     def __init__(self, term: int, servers: Mapping[str, int]) -> None:
         """`servers`: the incarnation of every server by name, fixed for the term: a server that restarts ends it."""
         self._term = term

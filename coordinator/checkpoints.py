@@ -7,7 +7,6 @@ durable, and the folder renamed. A folder without the temporary prefix is theref
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import zlib
 from collections.abc import Iterable
@@ -16,10 +15,11 @@ from typing import Annotated, Any
 
 import msgspec
 
+from geartrain.checkpoint_layout import MANIFEST_NAME
 from geartrain.errors import CheckpointError
+from geartrain.files import flush
 from geartrain.wire.messages import DenseSegment
 
-MANIFEST_NAME = "manifest.json"
 FORMAT = 1
 TEMPORARY_PREFIX = ".tmp-"
 _BLOCK_BYTES = 1 << 20
@@ -149,7 +149,7 @@ def publish(temporary: Path, final: Path, manifest: dict[str, Any], expired: Ite
     path = temporary / MANIFEST_NAME
     path.write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=1))
     for file in [*temporary.iterdir(), temporary]:
-        _sync(file)
+        flush(file)
     if final.exists():  # the same cut taken again after a return to an older one
         replaced = final.with_name(TEMPORARY_PREFIX + "replaced-" + final.name)
         shutil.rmtree(replaced, ignore_errors=True)
@@ -158,15 +158,7 @@ def publish(temporary: Path, final: Path, manifest: dict[str, Any], expired: Ite
         shutil.rmtree(replaced)
     else:
         temporary.rename(final)
-    _sync(final.parent)
+    flush(final.parent)
     for old in expired:
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(old)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

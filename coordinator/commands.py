@@ -87,6 +87,8 @@ Command: TypeAlias = Send | Journal | SaveJob | ComputeMetrics | WritePrediction
 
 @dataclass(frozen=True, slots=True)
 class MetricsComputed:
+    """Answer to `ComputeMetrics`: the metrics of a split, and when they were ready."""
+
     job: str
     evaluation: int
     split: str
@@ -107,6 +109,8 @@ class FilesDone:
 
 @dataclass(frozen=True, slots=True)
 class TermRaised:
+    """Answer to `RaiseTerm`: the term that holds from now on."""
+
     job: str
     term: int
 

@@ -70,6 +70,8 @@ class _Group:
 
 
 class GrantMachine:
+    """The positions of one pass after the other: in the pool, leased to groups, granted as steps, decided."""
+
     def __init__(
         self,
         num_rows: int,
@@ -182,10 +184,6 @@ class GrantMachine:
             raise ConflictError(f"step {step.step} of group {step.group} is decided, but has not arrived")
         del self._groups[step.group].steps[step.step]
         self._forget_if_done(step.group)
-
-    def granted(self, step: StepId) -> CutInterval:
-        """The interval and cuts of an undecided step. Raises StaleMessageError when there is no such step."""
-        return self._step(step).cut
 
     def undecided_arrivals(self) -> list[StepId]:
         """The steps to keep when groups change: arrived, not decided."""

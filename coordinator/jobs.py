@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from geartrain.errors import ConflictError, NotFoundError
+from geartrain.types import ENDED_STATES
 
 ACTIVE_STATES = frozenset({"probing", "training", "evaluating"})
-FINAL_STATES = frozenset({"succeeded", "failed", "cancelled"})
 
 NEXT_STATES = {
     "queued": frozenset({"probing", "failed", "cancelled"}),
@@ -37,7 +37,7 @@ class Job:
 
     @property
     def holds_cluster(self) -> bool:
-        return self.state in ACTIVE_STATES or (self.state in FINAL_STATES and not self.closed)
+        return self.state in ACTIVE_STATES or (self.state in ENDED_STATES and not self.closed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class JobMachine:
                 got=state,
                 current=current.state,
             )
-        if state in FINAL_STATES:
+        if state in ENDED_STATES:
             return self._end(current, state, reason, now_s)
         self._jobs[job] = replace(current, state=state, reason=reason)
         return []
@@ -96,7 +96,7 @@ class JobMachine:
     def cancel(self, job: str, reason: str, now_s: float) -> list[JobCommand]:
         """Cancel a queued or running job. Raises NotFoundError, ConflictError when it has ended."""
         current = self.job(job)
-        if current.state in FINAL_STATES:
+        if current.state in ENDED_STATES:
             raise ConflictError(
                 f"job {job} has ended: it is {current.state} ({current.reason})", job=job, current=current.state
             )
@@ -105,7 +105,7 @@ class JobMachine:
     def closed(self, job: str, now_s: float) -> list[JobCommand]:
         """All nodes have closed the ended job: the next one may start. Saying it twice changes nothing."""
         current = self.job(job)
-        if current.state not in FINAL_STATES:
+        if current.state not in ENDED_STATES:
             raise ConflictError(f"job {job} is {current.state}: it cannot be closed before it ends", job=job)
         self._jobs[job] = replace(current, closed=True)
         return self._start_next(now_s)

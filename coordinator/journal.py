@@ -22,6 +22,8 @@ class JobStarted(_Entry, frozen=True):
 
 
 class PassOpened(_Entry, frozen=True):
+    """A pass over `num_rows` samples begins."""
+
     pass_index: int
     num_rows: int
 
@@ -69,6 +71,8 @@ class Skipped(_Entry, frozen=True):
 
 
 class PassEnded(_Entry, frozen=True):
+    """Every sample of the pass is decided; `metrics` are those of the valid split after it."""
+
     pass_index: int
     metrics: dict[str, Any]
 
@@ -88,6 +92,8 @@ class RolledBack(_Entry, frozen=True):
 
 
 class JobEnded(_Entry, frozen=True):
+    """The last entry of a job: the state that it ended in, and why."""
+
     state: str
     reason: str
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hmac
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -67,27 +66,17 @@ class Lost:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class NodeEnded:
-    """Event: somebody saw the process end (its parent did, or it said so itself)."""
-
-    node: str
-    incarnation: int
-    reason: str
-
-
-MemberEvent: TypeAlias = Register | Heartbeat | NodeEnded
+MemberEvent: TypeAlias = Register | Heartbeat
 MemberCommand: TypeAlias = Joined | NodeRefused | Lost
 
 
 class Membership:
     """All nodes that ever joined, by name."""
 
-    def __init__(self, token: str, lease_s: float, nodes: Iterable[Node] = ()) -> None:
-        """`token`: the cluster's; `nodes`: what the store remembers."""
+    def __init__(self, token: str, lease_s: float) -> None:
         self._token = token
         self._lease_s = lease_s
-        self._nodes = {node.name: node for node in nodes}
+        self._nodes: dict[str, Node] = {}
 
     def handle(self, event: MemberEvent, now_s: float) -> list[MemberCommand]:
         """What an event changes; a refusal changes nothing. A heartbeat that renews a lease needs no command."""
@@ -97,8 +86,6 @@ class Membership:
             node = self.node(event.node, event.incarnation)
         except GeartrainError as error:
             return [NodeRefused(error)]
-        if isinstance(event, NodeEnded):
-            return [self._lose(node, event.reason)]
         self._nodes[node.name] = replace(node, last_seen_s=now_s)
         return []
 
@@ -111,12 +98,6 @@ class Membership:
             for node in self.all_nodes()
             if node.state == "joined" and now_s - node.last_seen_s > self._lease_s
         ]
-
-    def restart_leases(self, now_s: float) -> None:
-        """A coordinator that starts, or was stopped for a while, gives every joined node a whole lease."""
-        for role in PREFIXES:
-            for node in self.joined(role):
-                self._nodes[node.name] = replace(node, last_seen_s=now_s)
 
     def joined(self, role: str) -> list[Node]:
         """Living nodes of a role, by name (w2 before w10)."""

@@ -7,18 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
+from geartrain.files import written_whole
 from geartrain.wire.messages import Scores
 
 
 def write_predictions(path: Path, parts: Sequence[Scores]) -> None:
     """One line per input row, in its order, with the predicted click probability; complete or not there at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".tmp-{path.name}")
-    try:
-        with temporary.open("w", encoding="ascii") as file:
-            file.write("score\n")
-            for part in parts:
-                file.writelines(f"{score:.9g}\n" for score in np.frombuffer(part.scores, dtype=np.float32))
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with written_whole(path) as unfinished, unfinished.open("w", encoding="ascii") as file:
+        file.write("score\n")
+        for part in parts:
+            file.writelines(f"{score:.9g}\n" for score in np.frombuffer(part.scores, dtype=np.float32))

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from coordinator.checkpoints import Manifest
-from coordinator.jobs import FINAL_STATES
 from coordinator.plan import Task
 from geartrain.config import JobConfig
 from geartrain.data.index import DatasetIndex
 from geartrain.errors import RoleDiedError
+from geartrain.types import ENDED_STATES
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ class PastJob:
             error=saved["error"],
             result=saved["result"],
         )
-        if past.state in FINAL_STATES:
+        if past.state in ENDED_STATES:
             return past
         error = RoleDiedError("the coordinator ended before the job did", role="coordinator")
         return replace(past, state="failed", reason=error.message, error=error.to_dict())

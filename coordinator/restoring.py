@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from coordinator.best_pass import best_cut
-from coordinator.checkpoints import MANIFEST_NAME, Manifest
+from coordinator.checkpoints import Manifest
+from geartrain.checkpoint_layout import MANIFEST_NAME
 from geartrain.config import JobConfig
 from geartrain.errors import CheckpointError, ConfigError
 

@@ -11,6 +11,8 @@ from geartrain.errors import ConflictError
 from geartrain.types import NUM_SHARDS
 from geartrain.wire.messages import ServerStats, TableStats
 
+_NEVER = ("num_rejected", "num_expired", "num_evicted")
+"""What happens to no row: every key is admitted, and a row stays as long as its job."""
 _RATES = ("pull_requests", "push_requests", "pull_rows", "push_rows")
 
 
@@ -125,6 +127,7 @@ def _table_row(first: ServerStats, last: ServerStats, name: str, seconds: float)
         "staged_bytes": last.staged_bytes,
         "queue_length": last.queue_length,
         "num_admitted": now.num_admitted,
+        **dict.fromkeys(_NEVER, 0),
     }
 
 
@@ -133,7 +136,7 @@ def _rate(before: int | None, now: int, seconds: float) -> float:
     return (now - before) / seconds if before is not None and now >= before and seconds > 0 else 0.0
 
 
-_SUMMED = ("num_rows", "bytes", "num_admitted", *(f"{rate}_per_s" for rate in _RATES))
+_SUMMED = ("num_rows", "bytes", "num_admitted", *_NEVER, *(f"{rate}_per_s" for rate in _RATES))
 _WORST = ("pull_p50_ms", "pull_p99_ms")
 
 

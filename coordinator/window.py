@@ -24,7 +24,7 @@ from coordinator.events import (
     WindowEvent,
 )
 from coordinator.spreads import SpreadHistory
-from geartrain.errors import ConfigError, ConflictError, StaleMessageError
+from geartrain.errors import ConfigError, StaleMessageError
 
 MODES = ("sync", "async", "hybrid")
 
@@ -95,15 +95,6 @@ class WindowMachine:
         command = self._decide(round_state, event.now_s)
         self._reason = command.reason
         return [command]
-
-    def change_settings(self, settings: WindowSettings) -> None:
-        """Settings for the windows from now on; hand a `Tick` after it. Raises ConflictError if the depth differs."""
-        if settings.pipeline_depth != self._settings.pipeline_depth:
-            raise ConflictError(
-                f"pipeline_depth cannot change from {self._settings.pipeline_depth} while a job runs",
-                field="sync.pipeline_depth",
-            )
-        self._settings = settings
 
     def snapshot(self, now_s: float) -> dict[str, Any]:
         """The state for `/v1/window`. `open_window`: None, or how long it is open and which groups are in it."""

@@ -18,6 +18,7 @@ from embedding_tier.part_reader import PartReader
 from embedding_tier.shard import owned_by
 from embedding_tier.snapshot import DENSE_PARTS, ROW_PARTS, Description
 from embedding_tier.table import Table
+from geartrain.checkpoint_layout import MANIFEST_NAME
 from geartrain.errors import CheckpointError, KernelError
 from geartrain.wire.messages import Route
 from kernels.row_records import RowRecords
@@ -31,7 +32,7 @@ class Checkpoint:
     def __init__(self, directory: Path) -> None:
         """Raises `CheckpointError` when the manifest is missing or cannot be understood."""
         self.directory = directory
-        path = directory / "manifest.json"
+        path = directory / MANIFEST_NAME
         try:
             self.files: dict[str, Description] = dict(json.loads(path.read_text())["files"])
             parts = [(entry["part"], entry["server"], entry.get("table"), name) for name, entry in self.files.items()]
@@ -47,7 +48,7 @@ class Checkpoint:
             strange = sorted(set(self.tables) ^ set(tables))[0]
             raise CheckpointError(
                 f"{self.directory}: table {strange} is only in the {'checkpoint' if strange in self.tables else 'job'}",
-                file=str(self.directory / "manifest.json"),
+                file=str(self.directory / MANIFEST_NAME),
                 field=strange,
                 expected=sorted(tables),
                 got=self.tables,
@@ -60,7 +61,7 @@ class Checkpoint:
         if name is None or Path(name).name != name:
             raise CheckpointError(
                 f"{self.directory}: {what} of server {server} is missing",
-                file=str(self.directory / "manifest.json"),
+                file=str(self.directory / MANIFEST_NAME),
                 field=what,
                 expected=f"a file of server {server}",
             )
@@ -106,7 +107,7 @@ class Checkpoint:
         if at != num_values:
             raise CheckpointError(
                 f"{self.directory}: the dense blocks hold {at} values, the model has {num_values}",
-                file=str(self.directory / "manifest.json"),
+                file=str(self.directory / MANIFEST_NAME),
                 field="dense",
                 expected=num_values,
             )

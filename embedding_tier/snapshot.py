@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from embedding_tier.dense_blocks import DenseBlock
 from embedding_tier.table import Table
 from geartrain.errors import CheckpointError
+from geartrain.files import flush
 
 ROW_PARTS = ("keys", "values", "states", "statistics", "last_versions")
 DENSE_PARTS = ("dense", "dense_states")
@@ -68,11 +69,7 @@ def write_dense(directory: Path, block: DenseBlock, server: str) -> dict[str, De
 
 def flush_directory(directory: Path) -> None:
     """Have the folder's entries on the disk."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    flush(directory)
 
 
 def _write(path: Path, array: NDArray[Any]) -> Description:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import geartrain
+from geartrain.addresses import API_PORT
 from geartrain.timeouts import DEFAULT
 
 OUR_PACKAGES = ("api", "benchmarks", "coordinator", "dense_workers", "embedding_tier", "kernels")
@@ -23,7 +24,6 @@ LOCKSTEP = {"torch": "2.13.0", "fbgemm": "1.8.0"}
 """Versions that only work together."""
 FBGEMM_BUILDS = ("fbgemm-gpu-cpu", "fbgemm-gpu")
 COMPILERS = ("g++", "c++", "clang++")
-API_PORT = 8000
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,6 +71,8 @@ class PortInUseError(GeartrainError):
 
 
 class NotFoundError(GeartrainError):
+    """What a call names does not exist."""
+
     code = "not_found"
     http_status = 404
 
@@ -83,6 +85,8 @@ class ConflictError(GeartrainError):
 
 
 class AuthError(GeartrainError):
+    """The token of the cluster, or of the API, is missing or wrong."""
+
     code = "unauthorized"
     http_status = 401
 

@@ -14,8 +14,9 @@ from api.dependencies import Cluster, Streams
 from api.errors import validation_error
 from api.events import encode_end, encode_event, job_event_stream
 from api.openapi import answer, refusals
-from api.schemas import ENDED_STATES, Event, Job, MetricsPoint, SubmitRequest, Submitted
+from api.schemas import Event, Job, MetricsPoint, SubmitRequest, Submitted
 from geartrain.config import config_json_schema
+from geartrain.types import ENDED_STATES
 
 router = APIRouter(tags=["jobs"])
 

@@ -30,6 +30,8 @@ class CrossNetwork(nn.Module):
 
 
 class Dcn(CtrModel):
+    """A cross network beside a tower; one linear head over the outputs of both."""
+
     def __init__(
         self,
         inputs: InputShape,

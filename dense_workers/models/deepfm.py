@@ -10,4 +10,6 @@ from dense_workers.models.wide_deep import WideDeep
 
 
 class DeepFM(WideDeep):
+    """Wide & Deep with the products of all pairs of embeddings in its shallow part."""
+
     pairwise = True

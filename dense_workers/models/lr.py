@@ -10,6 +10,8 @@ from dense_workers.models.layers import FirstOrder
 
 
 class LogisticRegression(CtrModel):
+    """A linear model: the sum of all weights and a bias."""
+
     def __init__(self, inputs: InputShape) -> None:
         super().__init__(inputs)
         self.numeric = FirstOrder(inputs.num_numeric)

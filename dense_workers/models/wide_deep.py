@@ -17,6 +17,8 @@ from dense_workers.models.split_rows import split_rows
 
 
 class WideDeep(CtrModel):
+    """A first-order term beside a tower; their sum is the logit."""
+
     pairwise = False
     """Whether the shallow part has the products of all pairs of embeddings."""
 

@@ -7,12 +7,12 @@ from typing import Any, TypeVar
 
 import click
 
+from geartrain.addresses import API_URL
 from geartrain.errors import ConfigError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 DEFAULT_COUNT = 2
-DEFAULT_URL = "http://127.0.0.1:8000"
 
 
 def cluster_options(function: Function) -> Function:
@@ -43,7 +43,7 @@ def set_option(function: Function) -> Function:
 def coordinator_option(function: Function) -> Function:
     """`--coordinator`: `coordinator`, the URL of the API."""
     return click.option(
-        "--coordinator", metavar="URL", default=DEFAULT_URL, show_default=True, help="The coordinator's API."
+        "--coordinator", metavar="URL", default=API_URL, show_default=True, help="The coordinator's API."
     )(function)
 
 

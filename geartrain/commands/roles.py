@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from geartrain.addresses import API_ADDRESS
 from geartrain.commands.options import zmq_address
 from geartrain.errors import ConfigError
 from geartrain.logs import write_log
@@ -19,7 +20,7 @@ _name_option = click.option("--name", default="", help="A fixed name [default: t
 
 
 @click.command()
-@click.option("--listen", metavar="HOST:PORT", default="127.0.0.1:8000", show_default=True, help="Address of the API.")
+@click.option("--listen", metavar="HOST:PORT", default=API_ADDRESS, show_default=True, help="Address of the API.")
 @_control_option
 @click.option(
     "--state-dir", type=click.Path(path_type=Path), help="Jobs and journal [default: by address, in ~/.geartrain]."

@@ -7,15 +7,14 @@ from pathlib import Path
 
 import click
 
+from geartrain.addresses import API_PORT
 from geartrain.commands.options import cluster_options, resolve_devices
-
-DEFAULT_PORT = 8000
 
 
 @click.command()
 @cluster_options
 @click.option(
-    "--port", type=click.IntRange(1, 65535), default=DEFAULT_PORT, show_default=True, help="Of the API, on 127.0.0.1."
+    "--port", type=click.IntRange(1, 65535), default=API_PORT, show_default=True, help="Of the API, on 127.0.0.1."
 )
 @click.option("--output", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Checkpoints.")
 @click.option(

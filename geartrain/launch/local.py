@@ -106,14 +106,15 @@ class LocalCluster:
         return GeartrainClient(self._url, self._spec.api_token, deadline_s=deadline_s)
 
     def check(self) -> None:
-        """Raise `RoleDiedError` if a role has ended; a killed one is named before those that fell with it.
+        """Raise `RoleDiedError` if a role has ended; a killed one, or the coordinator, is named before those that fell
+        with it.
 
         Also raises a `StopRequested` that was swallowed before.
         """
         raise_if_requested()
         ended = [role for role in self._roles if role.exit_status is not None]
         if ended:
-            raise min(ended, key=lambda role: role.process.returncode >= 0).death()
+            raise min(ended, key=lambda role: (role.process.returncode >= 0, role.role != "coordinator")).death()
 
     def run_job(self, config: Mapping[str, Any], task: Mapping[str, str], observe: Callable[[Job], None]) -> Job:
         """Submit a job, follow it to its end and return it as it ended; interrupted on the way, it is cancelled.
@@ -213,6 +214,7 @@ class LocalCluster:
             except RoleDiedError as death:
                 reason = self._failure_of(client, job, death)
                 if reason is None:
+                    self.check()  # names the coordinator, if it has ended in the meantime
                     raise
                 return reason
 
@@ -225,9 +227,11 @@ class LocalCluster:
             except RoleDiedError as death:
                 if not _gave_up(death):
                     raise
-                # Nodes give up when they do not hear the coordinator.
-                message = f"the coordinator does not answer, and {death.message}"
-                raise RoleDiedError(message, role="coordinator") from death
+                # A coordinator that stops tells its nodes to, and ends soon after. Otherwise nodes give up when they do
+                # not hear it.
+                if death.facts["status"] != 0:
+                    message = f"the coordinator does not answer, and {death.message}"
+                    raise RoleDiedError(message, role="coordinator") from death
             with suppress(DeadlineError):
                 client.job(job)
                 return

@@ -48,7 +48,7 @@ class RoleProcess:
         if status < 0:
             how = f"was killed ({signal.Signals(-status).name})"
         else:
-            last = last_line(self.log)
+            last = last_line(self.log) if status else ""  # of one that was told to stop it says nothing
             how = f"exited with status {status}" + (f": {last}" if last else "")
         return RoleDiedError(f"{self.label} {how}", role=self.name, status=status)
 

@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from geartrain.errors import ConflictError, DeadlineError, RoleDiedError
+from geartrain.files import write_text
 from geartrain.launch.local import READY_DEADLINE_S, STOP_GRACE_S, LocalCluster
 from geartrain.launch.role_process import last_line
 from geartrain.launch.signals import stop_on_signals
@@ -69,9 +70,7 @@ class StandingPlace:
 
     def write(self, cluster: StandingCluster) -> None:
         """Say where the cluster is; only for the owner of the lock."""
-        fresh = self._state.with_suffix(".fresh")
-        fresh.write_text(json.dumps(asdict(cluster)))
-        fresh.replace(self._state)
+        write_text(self._state, json.dumps(asdict(cluster)))
 
     def is_owned(self) -> bool:
         """Whether a supervisor lives."""

@@ -22,6 +22,8 @@ class Register(Message, frozen=True):
 
 
 class Heartbeat(Message, frozen=True):
+    """Renews the node's lease; servers tell their counters with it while a job is open."""
+
     node: str
     incarnation: int
     stats: ServerStats | None = None
@@ -54,6 +56,8 @@ class StoreListening(Message, frozen=True):
 
 
 class GroupFormed(Message, frozen=True):
+    """A worker is connected to all members of its new group."""
+
     node: str
     term: int
     group: int
@@ -119,6 +123,8 @@ class NodeFailed(Message, frozen=True):
 
 
 class JobClosed(Message, frozen=True):
+    """The node has given up all it held for the job (also when it held nothing)."""
+
     node: str
     job: str
 
@@ -142,6 +148,8 @@ FromNode: TypeAlias = (
 
 
 class Welcome(Message, frozen=True):
+    """The node is in the cluster under this name; answers registrations and heartbeats."""
+
     node: str
     term: int
 
@@ -258,12 +266,16 @@ class TakeSnapshot(Message, frozen=True):
 
 
 class CloseJob(Message, frozen=True):
+    """The job has ended: give up all that is held for it, and answer `JobClosed`."""
+
     term: int
     job: str
     reason: str
 
 
 class Shutdown(Message, frozen=True):
+    """The coordinator stops, and so does the node."""
+
     reason: str
 
 

@@ -92,6 +92,8 @@ class Done(Message, frozen=True):
 
 
 class Failed(Message, frozen=True):
+    """Answer to any request that could not be carried out: `GeartrainError.to_dict`."""
+
     sequence: int
     error: dict[str, Any]
 

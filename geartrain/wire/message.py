@@ -58,6 +58,8 @@ class Contribution(msgspec.Struct, frozen=True):
 
 
 class TableStats(msgspec.Struct, frozen=True):
+    """One table on one server: its rows and bytes now, its traffic since the job was opened, its latencies."""
+
     num_rows: int
     bytes: int
     pull_requests: int

@@ -14,6 +14,8 @@ from kernels.update_rule import UpdateRule, sparse_coefficients
 
 
 class RowStore:
+    """The rows of one table; what the native store must do, bit for bit."""
+
     def __init__(self, dim: int, optimizer_kind: str, initializer: Initializer) -> None:
         self.dim = dim
         self.optimizer_kind = optimizer_kind

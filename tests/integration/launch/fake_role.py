@@ -1,7 +1,8 @@
 """Stand-ins for the roles' processes: `fake_role.py ROLE --option=value ...`.
 
 The coordinator answers the few calls of the API that a launcher makes; the job is in training until the test writes how
-it ended to OUTPUT/job.json. Servers and workers wait; one whose device is a FIFO fails when it is written to.
+it ended to OUTPUT/job.json. With OUTPUT/ending there it answers that it has ended, and with OUTPUT/stopping it ends.
+Servers and workers wait; one whose device is a FIFO fails when it is written to, or ends well after the word "stop".
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ def main() -> None:
     if options.get("device") == "broken":
         sys.exit("a traceback\nOSError: torch does not fit")
     if options.get("device", "").startswith("/"):
-        Path(options["device"]).read_text()
+        if Path(options["device"]).read_text() == "stop":
+            sys.exit(0)
         sys.exit("error: row 7: 'x' is no number")
     while True:
         signal.pause()
@@ -56,6 +58,8 @@ def coordinate(output: Path, ready_file: Path) -> None:
                 error = {"code": "role_died", "message": "the coordinator has ended: full", "role": "coordinator"}
                 self.send(503, {"error": error})
                 return
+            if (output / "stopping").exists():
+                os._exit(0)
             ended = output / "job.json"
             self.send(200, {**job, **(json.loads(ended.read_text()) if ended.exists() else {})})
 

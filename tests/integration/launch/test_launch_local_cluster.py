@@ -112,6 +112,17 @@ def test_a_coordinator_that_says_it_ends_is_believed(tmp_path: Path) -> None:
         run_until_training(cluster, (tmp_path / "ending").touch)
 
 
+def test_a_coordinator_that_was_stopped_is_named_and_not_the_nodes_that_it_stopped(tmp_path: Path, fifo: Path) -> None:
+    def stop() -> None:
+        fifo.write_text("stop")
+        role(cluster, "w1").process.wait()
+        (tmp_path / "stopping").touch()
+
+    with pytest.raises(RoleDiedError) as caught, cluster_of(tmp_path, ("cpu", str(fifo))) as cluster:
+        run_until_training(cluster, stop)
+    assert caught.value.message == "coordinator exited with status 0"
+
+
 def test_a_frozen_coordinator_counts_as_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "ANSWER_S", 0.2)
     monkeypatch.setattr(local, "DEFAULT", TimeOuts(lease_s=0.2))

@@ -173,8 +173,8 @@ def checkpoint(tmp_path: Path) -> Path:
         "train_seconds": 0.5,
         "schedule": {},
         "metrics": {},
-        "best": {},
-        "index": {"standard": {}},
+        "best": {"pass_index": 2, "version": 6, "metrics": {}, "value": None, "without_gain": 0},
+        "index": {"standard": {}, "key_kinds": {}},
         "segments": [],
         "dense_optimizer": {},
         "files": {

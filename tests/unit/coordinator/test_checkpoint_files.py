@@ -11,7 +11,6 @@ import pytest
 
 from coordinator.checkpoints import (
     FORMAT,
-    MANIFEST_NAME,
     BestSoFar,
     DataStatistics,
     Manifest,
@@ -19,6 +18,7 @@ from coordinator.checkpoints import (
     prepare,
     publish,
 )
+from geartrain.checkpoint_layout import MANIFEST_NAME
 from geartrain.errors import CheckpointError
 
 
@@ -103,6 +103,8 @@ def test_a_damaged_checkpoint_is_refused_naming_the_file(tmp_path: Path, damage:
         {"files": {"../outside": {"bytes": 1}}},
         {"files": {"a/b": {"bytes": 1}}},
         {"version": "three"},
+        {"version": -1},
+        {"passes_done": 2**63},
         {"unknown": 1},
     ],
 )

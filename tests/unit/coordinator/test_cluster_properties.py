@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from cluster_model import ClusterModel, Setting, outline, steady
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -81,12 +79,6 @@ class RandomLife(RuleBasedStateMachine):
     @rule(ms=st.sampled_from([0.5, 4.0, 11.0, 60.0, 2500.0]))
     def time_passes(self, ms: float) -> None:
         self.model.advance(ms)
-
-    @rule(mode=st.sampled_from(["sync", "hybrid", "async"]), window_ms=st.sampled_from([None, 0.0, 25.0]))
-    def settings_change(self, mode: str, window_ms: float | None) -> None:
-        changed = replace(self.model.settings, mode=mode, window_ms=window_ms)
-        self.model.window.change_settings(changed)
-        self.model.advance(0)
 
     @rule(data=st.data(), new_sizes=st.lists(st.integers(1, 2), max_size=2).map(tuple))
     def groups_change(self, data: st.DataObject, new_sizes: tuple[int, ...]) -> None:

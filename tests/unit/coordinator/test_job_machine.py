@@ -6,8 +6,9 @@ from itertools import product
 
 import pytest
 
-from coordinator.jobs import ACTIVE_STATES, FINAL_STATES, NEXT_STATES, CloseJob, JobMachine, StartJob
+from coordinator.jobs import ACTIVE_STATES, NEXT_STATES, CloseJob, JobMachine, StartJob
 from geartrain.errors import ConflictError, NotFoundError
+from geartrain.types import ENDED_STATES
 
 PATHS = {
     "queued": [],
@@ -89,7 +90,7 @@ def test_transitions_are_checked(state: str, target: str) -> None:
 @pytest.mark.parametrize("state", [*PATHS, "cancelled"])
 def test_cancellation_in_each_state(state: str) -> None:
     jobs = machine_with_job_in(state)
-    if state in FINAL_STATES:
+    if state in ENDED_STATES:
         with pytest.raises(ConflictError, match=f"job j has ended: it is {state}"):
             jobs.cancel("j", "by a user", 5.0)
         return

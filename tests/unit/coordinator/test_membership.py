@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.membership import Joined, Lost, Membership, NodeEnded, NodeRefused
+from coordinator.membership import Joined, Lost, Membership, NodeRefused
 from geartrain.errors import AuthError, ConflictError, NotFoundError, StaleMessageError, WireError
 from geartrain.wire.messages import Heartbeat, Register
 
@@ -22,7 +22,7 @@ def join(members: Membership, event: Register, now_s: float = 0.0) -> str:
     return joined.node.name
 
 
-def refusal(members: Membership, event: Register | Heartbeat | NodeEnded, now_s: float = 0.0) -> Exception:
+def refusal(members: Membership, event: Register | Heartbeat, now_s: float = 0.0) -> Exception:
     before = members.all_nodes()
     (refused,) = members.handle(event, now_s)
     assert isinstance(refused, NodeRefused)
@@ -135,31 +135,12 @@ def test_a_heartbeat_of_an_old_incarnation_or_an_unknown_node_is_refused(members
     assert isinstance(refusal(members, Heartbeat("w1", 3)), NotFoundError)
 
 
-def test_a_process_that_was_seen_to_end_is_lost_at_once(members: Membership) -> None:
-    join(members, register("server", 4))
-    (lost,) = members.handle(NodeEnded("s0", 4, "process 77 was killed by signal 9"), 0.1)
-    assert isinstance(lost, Lost)
-    assert lost.node.reason == "process 77 was killed by signal 9"
-    assert isinstance(refusal(members, NodeEnded("s0", 4, "again")), StaleMessageError)
-
-
 def test_wrong_tokens_roles_and_names_of_another_role_are_refused(members: Membership) -> None:
     assert isinstance(refusal(members, register(token="guess")), AuthError)
     assert isinstance(refusal(members, register(token="guéss")), AuthError)
     assert isinstance(refusal(members, register("scheduler")), WireError)
     join(members, register("server", 1))
     assert isinstance(refusal(members, register("worker", 2, name="s0")), ConflictError)
-
-
-def test_a_coordinator_that_starts_gives_every_node_a_whole_lease(members: Membership) -> None:
-    join(members, register(incarnation=1))
-    join(members, register(incarnation=2))
-    members.handle(NodeEnded("w1", 2, "gone"), 0.0)
-    after = Membership("secret", LEASE_S, members.all_nodes())
-    after.restart_leases(100.0)
-    assert after.tick(100.0 + LEASE_S) == []
-    assert [node.name for node in after.joined("worker")] == ["w0"]
-    assert len(after.tick(100.1 + LEASE_S)) == 1
 
 
 def test_a_message_is_taken_only_from_the_living_incarnation(members: Membership) -> None:

@@ -2,40 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from cluster_model import outline
+from window_support import arrival, arrive, machine, round_of
 
-from coordinator.events import Arrival, Decide, GroupsChanged, InFlight, RoundState, StepArrived, StepId, Tick, Wait
-from coordinator.window import WindowMachine, WindowSettings
-from geartrain.errors import ConfigError, ConflictError, StaleMessageError
-from geartrain.types import Interval
+from coordinator.events import Decide, GroupsChanged, InFlight, RoundState, StepId, Tick, Wait
+from coordinator.window import WindowSettings
+from geartrain.errors import ConfigError, StaleMessageError
 
 HYBRID = WindowSettings("hybrid", window_ms=20.0)
-
-
-def arrival(group: int, step: int = 0, version: int = 0, num_samples: int = 8, skipped: str = "") -> Arrival:
-    start = 1000 * group + num_samples * step
-    interval = Interval(0, start, start + num_samples)
-    return Arrival(group, step, version, interval, num_samples, (f"w{group}",), {"s0": 1}, 1.0, skipped)
-
-
-def round_of(*steps: tuple[int, int, int], num_samples: int = 8, with_rows: set[int] | None = None) -> RoundState:
-    """The undecided steps (group, step, version); by default exactly their groups have rows."""
-    in_flight = tuple(InFlight(group, step, version, num_samples) for group, step, version in steps)
-    return RoundState(in_flight, frozenset({step[0] for step in steps} if with_rows is None else with_rows))
-
-
-def machine(settings: WindowSettings, groups: int = 3, version: int = 0) -> WindowMachine:
-    window = WindowMachine(settings, version)
-    window.handle(GroupsChanged(frozenset(range(groups)), frozenset(), 0.0), round_of())
-    return window
-
-
-def arrive(window: WindowMachine, one: Arrival, now_s: float, rounds: RoundState) -> Decide | Wait:
-    (command,) = window.handle(StepArrived(one, now_s), rounds)
-    return command
 
 
 THREE = round_of((0, 0, 0), (1, 0, 0), (2, 0, 0))
@@ -245,10 +220,8 @@ def test_the_automatic_bound_is_two_per_group_plus_the_depth_and_does_not_fall_u
     assert window.max_staleness == 7
 
 
-def test_a_bound_lowered_under_what_is_in_flight_blocks_nobody_for_ever() -> None:
-    settings = WindowSettings("async", max_staleness=8, pipeline_depth=1)
-    window = machine(settings, groups=1, version=6)
-    window.change_settings(replace(settings, max_staleness=1))
+def test_what_is_in_flight_beyond_the_bound_blocks_nobody_for_ever() -> None:
+    window = machine(WindowSettings("async", max_staleness=1, pipeline_depth=1), groups=1, version=6)
     decided = arrive(window, arrival(0, 0, 0), 0.0, round_of((0, 0, 0), (0, 1, 0)))
     assert isinstance(decided, Decide)
 
@@ -300,109 +273,3 @@ def test_settings_that_no_window_could_work_with_are_refused_by_field(field: str
     with pytest.raises(ConfigError) as refused:
         WindowSettings(**fields)  # type: ignore[arg-type]
     assert refused.value.facts["field"] == f"sync.{field}"
-
-
-def test_settings_change_between_windows_but_the_depth_does_not() -> None:
-    window = machine(WindowSettings("sync"), groups=2)
-    rounds = round_of((0, 0, 0), (1, 0, 0))
-    arrive(window, arrival(0), 0.0, rounds)
-    window.change_settings(WindowSettings("async"))
-    assert isinstance(window.handle(Tick(0.0), rounds)[0], Decide)
-    with pytest.raises(ConflictError, match="pipeline_depth cannot change from 0"):
-        window.change_settings(WindowSettings("async", pipeline_depth=1))
-
-
-# --- window_ms: auto -------------------------------------------------------------------------------------------------
-
-
-def run_rounds(window: WindowMachine, spreads_ms: list[float]) -> float:
-    """Rounds of two groups, 10 s apart, the second group late by these times; the time of the end."""
-    now_s = 0.0
-    for step, spread_ms in enumerate(spreads_ms):
-        now_s += 10.0
-        rounds = round_of((0, step, window.version), (1, step, window.version))
-        arrive(window, arrival(0, step, window.version), now_s, rounds)
-        last_s = now_s + spread_ms / 1000
-        (command,) = window.handle(Tick(last_s), rounds)
-        if isinstance(command, Decide):
-            rounds = round_of((1, step, window.version - 1))
-        decided = arrive(window, arrival(1, step, rounds.oldest[1].version), last_s, rounds)
-        assert isinstance(decided, Decide)
-    return now_s
-
-
-def test_auto_window_is_50_ms_until_there_is_history() -> None:
-    window = machine(WindowSettings("hybrid"), groups=2)
-    now_s = run_rounds(window, [10.0] * 4)
-    assert window.snapshot(now_s)["window_ms"] == "auto"
-    assert window.snapshot(now_s)["effective_window_ms"] == 50.0
-
-
-def test_auto_window_is_median_plus_three_mad_of_the_spreads() -> None:
-    window = machine(WindowSettings("hybrid"), groups=2)
-    now_s = run_rounds(window, [10.0, 12.0, 14.0, 16.0, 30.0])
-    assert window.snapshot(now_s)["effective_window_ms"] == pytest.approx(14.0 + 3 * 2.0)
-
-
-@pytest.mark.parametrize(("spread_ms", "window_ms"), [(0.01, 1.0), (5000.0, 2000.0)])
-def test_auto_window_is_bounded(spread_ms: float, window_ms: float) -> None:
-    window = machine(WindowSettings("sync"), groups=2)
-    now_s = run_rounds(window, [spread_ms] * 6)
-    assert window.snapshot(now_s)["effective_window_ms"] == window_ms
-
-
-def test_what_async_and_lonely_groups_do_is_no_history_of_arrivals() -> None:
-    window = machine(WindowSettings("async"), groups=2)
-    now_s = run_rounds(window, [10.0] * 8)
-    assert window.snapshot(now_s)["effective_window_ms"] == 50.0
-    alone = machine(WindowSettings("hybrid"), groups=1)
-    for step in range(8):
-        assert isinstance(arrive(alone, arrival(0, step, step), float(step), round_of((0, step, step))), Decide)
-    assert alone.snapshot(8.0)["effective_window_ms"] == 50.0
-
-
-def test_auto_window_learns_from_arrivals_that_missed_their_window() -> None:
-    window = machine(WindowSettings("hybrid"), groups=2)
-    now_s = run_rounds(window, [80.0] * 6)
-    assert window.snapshot(now_s)["effective_window_ms"] == pytest.approx(80.0)
-
-
-def test_one_hiccup_does_not_move_the_auto_window() -> None:
-    window = machine(WindowSettings("hybrid"), groups=2)
-    now_s = run_rounds(window, [10.0, 11.0, 10.0, 11.0, 10.0, 1900.0, 11.0])
-    assert window.snapshot(now_s)["effective_window_ms"] < 15.0
-
-
-def test_one_hopeless_group_does_not_make_the_others_wait() -> None:
-    window = machine(WindowSettings("hybrid"), groups=3)
-    now_s, slow = 0.0, (2, 0, 0)
-    for step in range(6):
-        now_s += 10.0
-        rounds = round_of((0, step, window.version), (1, step, window.version), slow)
-        arrive(window, arrival(0, step, window.version), now_s, rounds)
-        arrive(window, arrival(1, step, window.version), now_s + 0.004, rounds)
-        assert isinstance(window.handle(Tick(now_s + 3.0), rounds)[0], Decide)
-    arrive(window, arrival(2, 0, 0), now_s + 5.0, round_of(slow))
-    assert window.snapshot(now_s)["effective_window_ms"] == pytest.approx(4.0, abs=1e-6)
-
-
-def test_a_group_that_goes_owes_nothing_to_the_history() -> None:
-    window = machine(WindowSettings("hybrid"), groups=3)
-    rounds = round_of((0, 0, 0), (1, 0, 0), (2, 0, 0))
-    arrive(window, arrival(0), 0.0, rounds)
-    arrive(window, arrival(1), 0.007, rounds)
-    assert isinstance(window.handle(Tick(0.060), rounds)[0], Decide)
-    window.handle(GroupsChanged(frozenset({0, 1}), frozenset(), 900.0), round_of())
-    window.change_settings(WindowSettings("sync"))
-    now_s = run_rounds_from(window, [7.0] * 4, first_step=1)
-    assert window.snapshot(now_s)["effective_window_ms"] == pytest.approx(7.0, abs=1e-6)
-
-
-def run_rounds_from(window: WindowMachine, spreads_ms: list[float], first_step: int) -> float:
-    now_s = 1000.0
-    for step, spread_ms in enumerate(spreads_ms, first_step):
-        now_s += 10.0
-        rounds = round_of((0, step, window.version), (1, step, window.version))
-        arrive(window, arrival(0, step, window.version), now_s, rounds)
-        assert isinstance(arrive(window, arrival(1, step, window.version), now_s + spread_ms / 1000, rounds), Decide)
-    return now_s
