@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import select
 import signal
 import socket
@@ -100,10 +101,12 @@ def wait_for(look: Callable[[], Value | None], what: str, deadline_s: float = DE
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
+    """A port that nobody listens on, and that the system gives to nobody who asks for any port."""
+    for port in random.sample(range(20_000, 30_000), 100):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("100 ports are all taken")
 
 
 @dataclass

@@ -70,8 +70,10 @@ def test_a_job_that_is_cancelled_while_it_is_waited_for(standing: Standing) -> N
     config = str(write_job(standing.data, "endless.json", name="endless", training=ENDLESS))
     waiting = standing.commands.start("submit", config, "--wait", "--coordinator", standing.url)
     job = wait_for(lambda: next((one["id"] for one in standing.client.jobs() if one["name"] == "endless"), None), "it")
-    standing.in_state(job, "training")
-    standing.client.cancel(job)
+    try:
+        standing.in_state(job, "training")
+    finally:  # whatever happens: it would hold the cluster of all other tests
+        standing.client.cancel(job)
     done = ended(waiting)
     assert (done.status, done.error_line) == (1, f"job {job} was cancelled: cancelled by a call")
 

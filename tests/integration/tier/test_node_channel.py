@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import zmq
@@ -119,10 +120,8 @@ def test_what_cannot_be_decoded_is_an_error_and_the_channel_goes_on(
     assert channel.receive(PATIENT_S) == Shutdown("done")
 
 
-def test_the_node_may_be_there_first(open_channel: OpenChannel) -> None:
-    probe = Coordinator()
-    address = probe.address
-    probe.socket.close()
+def test_the_node_may_be_there_first(open_channel: OpenChannel, tmp_path: Path) -> None:
+    address = f"ipc://{tmp_path}/late"
     channel = open_channel(address)
     channel.send(JobClosed("w0", "early"))
     started = threading.Event()
