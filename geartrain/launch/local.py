@@ -212,7 +212,9 @@ class LocalCluster:
             except DeadlineError:
                 self._await_answer(client, job)
             except RoleDiedError as death:
-                reason = self._failure_of(client, job, death)
+                if not _gave_up(death):
+                    raise
+                reason = self._failure_of(client, job)
                 if reason is None:
                     self.check()  # names the coordinator, if it has ended in the meantime
                     raise
@@ -238,16 +240,21 @@ class LocalCluster:
             time.sleep(_PROCESS_POLL_S)
         raise RoleDiedError(f"the coordinator did not answer for {DEFAULT.silence_s:g} s", role="coordinator")
 
-    def _failure_of(self, client: GeartrainClient, job: str, death: RoleDiedError) -> Job | None:
-        """The failed job, if it says within `REASON_GRACE_S` why a role ended by itself; the reason is then there."""
-        if not _gave_up(death):
-            return None
+    def _failure_of(self, client: GeartrainClient, job: str) -> Job | None:
+        """The failed job, if it says within `REASON_GRACE_S` why a role ended by itself; the reason is then there.
+
+        Raises `RoleDiedError` when the coordinator says that it ends itself: nodes were only told to.
+        """
         deadline_s = time.monotonic() + REASON_GRACE_S
         while time.monotonic() < deadline_s:
-            with suppress(GeartrainError):
+            try:
                 status = client.job(job)
                 if status["state"] == "failed" and (status["error"] or {}).get("code") != RoleDiedError.code:
                     return status
+            except RoleDiedError:
+                raise
+            except GeartrainError:
+                pass
             time.sleep(POLL_S)
         return None
 

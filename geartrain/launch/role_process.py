@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +19,7 @@ RoleCommand = Callable[[str, Sequence[str]], list[str]]
 """From a role (coordinator, server, worker) and its options to the command line of its process."""
 
 _LOG_TAIL_BYTES = 8192
+_FULL_BYTES = 64 << 10
 
 
 def geartrain_command(role: str, options: Sequence[str]) -> list[str]:
@@ -50,6 +53,9 @@ class RoleProcess:
         else:
             last = last_line(self.log) if status else ""  # of one that was told to stop it says nothing
             how = f"exited with status {status}" + (f": {last}" if last else "")
+            with suppress(OSError):
+                if status and shutil.disk_usage(self.log.parent).free < _FULL_BYTES:
+                    how += f" (the disk of {self.log.parent} is full)"  # the log may lack the last words then
         return RoleDiedError(f"{self.label} {how}", role=self.name, status=status)
 
 

@@ -7,6 +7,7 @@ import os
 import signal
 import stat
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from cluster_driver import cluster_of
@@ -110,6 +111,24 @@ def test_a_death_comes_before_a_failure_that_follows_from_it(tmp_path: Path) -> 
 def test_a_coordinator_that_says_it_ends_is_believed(tmp_path: Path) -> None:
     with pytest.raises(RoleDiedError, match="the coordinator has ended: full"), cluster_of(tmp_path) as cluster:
         run_until_training(cluster, (tmp_path / "ending").touch)
+
+
+def test_a_coordinator_that_says_it_ends_is_believed_after_its_nodes_have_ended(tmp_path: Path, fifo: Path) -> None:
+    def end() -> None:
+        fifo.write_text("stop")
+        role(cluster, "w1").process.wait()
+        (tmp_path / "ending").touch()
+
+    ended = pytest.raises(RoleDiedError, match="the coordinator has ended: full")
+    with ended, cluster_of(tmp_path, ("cpu", str(fifo))) as cluster:
+        run_until_training(cluster, end)
+
+
+def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("geartrain.launch.role_process.shutil.disk_usage", lambda _: SimpleNamespace(free=0))
+    with pytest.raises(RoleDiedError) as caught, cluster_of(tmp_path, ("cpu", "broken")) as cluster:
+        run_until_training(cluster, lambda: None)
+    assert caught.value.message.endswith(f"torch does not fit (the disk of {tmp_path / 'logs'} is full)")
 
 
 def test_a_coordinator_that_was_stopped_is_named_and_not_the_nodes_that_it_stopped(tmp_path: Path, fifo: Path) -> None:
