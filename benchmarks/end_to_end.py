@@ -24,7 +24,7 @@ from geartrain.config import JobConfig, parse_config
 from geartrain.data.synthetic import CATEGORICAL_NAMES, NUMERIC_NAMES, write_criteo_like
 from geartrain.launch.local import ClusterSpec, LocalCluster
 
-NUM_ROWS = 131 * 8192
+NUM_ROWS = 262 * 8192
 ROUNDS = 3
 BATCH = 8192
 DIM = 16

@@ -95,9 +95,12 @@ class StepFeed:
     def _pull(self, grant: Grant, planned: PlannedBatch) -> ReadyStep:
         plan = planned.plan
         rows = np.empty((len(plan.unique_keys), self._client.row_dim), dtype=np.float32)
-        version = self._client.pull(plan.unique_keys, plan.counts, grant.version, rows)
-        dense = None
-        if self._rank == 0:
+        asked = self._client.begin_pull(plan.unique_keys, plan.counts, grant.version)
+        dense, dense_version = None, None
+        if self._rank == 0:  # while the servers look up the rows
             dense = np.empty(self._num_params, dtype=np.float32)
-            version = min(version, self._client.pull_dense(grant.version, dense))
+            dense_version = self._client.pull_dense(grant.version, dense)
+        version = self._client.finish_pull(asked, rows)
+        if dense_version is not None:
+            version = min(version, dense_version)
         return ReadyStep(grant, planned, rows, dense, version)

@@ -15,7 +15,7 @@ import numpy as np
 
 from geartrain.data.batch import Batch
 from geartrain.data.permutation import PassOrder
-from geartrain.data.reader import SplitReader
+from geartrain.data.reader import SplitReader, give_way
 from geartrain.data.schema import DataSchema
 from geartrain.types import Indices, Interval
 from geartrain.wire.messages import Route
@@ -65,7 +65,7 @@ class Prefetcher:
         self._planner = planner
         self._seed = seed
         self._shuffle = shuffle
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="prefetch")
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="prefetch", initializer=give_way)
         self._planned: OrderedDict[Interval, Future[PlannedBatch]] = OrderedDict()
         self._order: tuple[int, PassOrder] | None = None
         self._chunk_ahead: int | None = None

@@ -44,6 +44,7 @@ class StepRunner:
         self._layout = layout
         self._mean_slots = mean_slots
         self._device = device
+        self._pooled_rows: Floats = np.empty((0, 0, 0), dtype=np.float32)
         # The flat gradient and, behind it, the number of members with a non-finite one: one all-reduce for both.
         self._reduced = np.zeros(layout.num_values + 1, dtype=np.float32)
 
@@ -103,9 +104,14 @@ class StepRunner:
 
     def _pooled(self, planned: PlannedBatch, rows: Floats) -> torch.Tensor:
         batch = planned.batch
-        return self._on_device(
-            pool_forward(rows, planned.plan.inverse, batch.bag_offsets, self._mean_slots, batch.num_samples)
+        shape = (batch.num_samples, len(self._mean_slots), rows.shape[1])
+        if self._pooled_rows.shape != shape:
+            self._pooled_rows = np.empty(shape, dtype=np.float32)
+        # One array for all steps of this size: fresh memory of some megabytes costs more than the pooling itself.
+        pool_forward(
+            rows, planned.plan.inverse, batch.bag_offsets, self._mean_slots, batch.num_samples, self._pooled_rows
         )
+        return self._on_device(self._pooled_rows)
 
     def _on_device(self, values: Floats) -> torch.Tensor:
         return torch.from_numpy(values).to(self._device)

@@ -25,6 +25,7 @@ from dense_workers.step import StepRunner
 from embedding_tier.client import TierClient
 from geartrain.config import JobConfig, row_dim
 from geartrain.data.index import DatasetIndex
+from geartrain.data.permutation import PassOrder
 from geartrain.data.reader import ChunkCache, SplitReader
 from geartrain.data.schema import DataSchema
 from geartrain.types import Interval
@@ -104,6 +105,9 @@ class JobTrainer:
         self._feed: StepFeed | None = None
         self._prefetcher: Prefetcher | None = None
         self._open(opening)
+        if self._reader.chunk_rows:  # the first pass begins with this chunk; other nodes are still opening the job
+            order = PassOrder(self._reader.chunk_rows, seed, 0, self.config.data.shuffle)
+            self._reader.prefetch(order.locate(0, 1)[0][0])
 
     def _open(self, opening: OpenJob) -> None:
         self.term = opening.term

@@ -91,7 +91,8 @@ def numbers(array: Any, column: str, rules: TextRules, origin: Origin) -> tuple[
             _refuse_first_non_number(array, column, "a number", origin)
     else:
         parsed = array.cast(pa.float64(), safe=False)
-    values: NDArray[np.float64] = parsed.fill_null(0.0).to_numpy(zero_copy_only=False)
+    filled = parsed.fill_null(0.0) if parsed.null_count else parsed
+    values: NDArray[np.float64] = filled.to_numpy(zero_copy_only=False)
     if not np.isfinite(values).all():
         if not text:
             missing = missing | np.isnan(values)

@@ -95,4 +95,5 @@ def _integers(array: Any) -> Any:
     wide = pa.uint64() if pat.is_uint64(array.type) else pa.int64()
     if array.type != wide:
         array = array.cast(wide)
-    return np.ascontiguousarray(array.fill_null(0).to_numpy(zero_copy_only=False))
+    filled = array.fill_null(0) if array.null_count else array  # without nulls there is nothing to copy
+    return np.ascontiguousarray(filled.to_numpy(zero_copy_only=False))

@@ -32,7 +32,7 @@ SUBMIT_DEADLINE_S = 300.0
 """The coordinator looks at all data files before it takes a job."""
 ANSWER_S = 3.0
 """Deadline of one look at the job; a coordinator that misses it is looked at again, until it counts as dead."""
-POLL_S = 0.2
+POLL_S = 0.5
 STOP_GRACE_S = 5.0
 """How long a role may take to end after SIGTERM before it is killed."""
 REASON_GRACE_S = 2.0
