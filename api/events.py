@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 
 from api.rendering import to_json
 from coordinator.facade import ClusterFacade
-from geartrain.types import ENDED_STATES
+from geartrain.job_states import ENDED_STATES
 
 
 @dataclass(frozen=True)

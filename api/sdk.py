@@ -14,7 +14,7 @@ import httpx
 from api.connection import Connection
 from api.request_errors import NotReadyError
 from geartrain.errors import ConfigError
-from geartrain.types import ENDED_STATES
+from geartrain.job_states import ENDED_STATES
 
 
 class GeartrainClient:

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 
 from api.schemas import Event, Job, MetricsPoint, Node, Routing, TierStats, Window
 from geartrain.errors import ConflictError, NotFoundError
-from geartrain.types import ENDED_STATES
+from geartrain.job_states import ENDED_STATES
 
 
 class FakeFacade:

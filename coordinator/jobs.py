@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from geartrain.errors import ConflictError, NotFoundError
-from geartrain.types import ENDED_STATES
+from geartrain.job_states import ENDED_STATES
 
 ACTIVE_STATES = frozenset({"probing", "training", "evaluating"})
 

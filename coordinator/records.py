@@ -10,7 +10,7 @@ from coordinator.plan import Task
 from geartrain.config import JobConfig
 from geartrain.data.index import DatasetIndex
 from geartrain.errors import RoleDiedError
-from geartrain.types import ENDED_STATES
+from geartrain.job_states import ENDED_STATES
 
 
 @dataclass(slots=True)

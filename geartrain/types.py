@@ -18,9 +18,6 @@ Indices: TypeAlias = NDArray[np.int64]
 NUM_SHARDS = 1024
 """Shards of every table; fixed for a job, so that a key's shard never changes."""
 
-ENDED_STATES = frozenset({"succeeded", "failed", "cancelled"})
-"""States that a job never leaves."""
-
 
 @dataclass(frozen=True, slots=True, order=True)
 class Interval:

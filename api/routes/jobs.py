@@ -16,7 +16,7 @@ from api.events import encode_end, encode_event, job_event_stream
 from api.openapi import answer, refusals
 from api.schemas import Event, Job, MetricsPoint, SubmitRequest, Submitted
 from geartrain.config import config_json_schema
-from geartrain.types import ENDED_STATES
+from geartrain.job_states import ENDED_STATES
 
 router = APIRouter(tags=["jobs"])
 

@@ -11,7 +11,7 @@ import api.schemas as schemas
 from api.app import create_app
 from api.testing import FakeFacade
 from coordinator.jobs import ACTIVE_STATES
-from geartrain.types import ENDED_STATES
+from geartrain.job_states import ENDED_STATES
 
 DOCUMENT = create_app(FakeFacade(), api_token="token").openapi()
 

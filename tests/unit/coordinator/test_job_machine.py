@@ -8,7 +8,7 @@ import pytest
 
 from coordinator.jobs import ACTIVE_STATES, NEXT_STATES, CloseJob, JobMachine, StartJob
 from geartrain.errors import ConflictError, NotFoundError
-from geartrain.types import ENDED_STATES
+from geartrain.job_states import ENDED_STATES
 
 PATHS = {
     "queued": [],
