@@ -111,6 +111,8 @@ def worker(coordinator: str | None, control: str | None, device: str, name: str)
 
     _check_reachable(coordinator, control)
     write_log(name or "worker", os.environ)
+    # Before torch starts its threads: idle ones would spin, and take the cores from the other roles of this host.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from dense_workers.__main__ import run
 
     run(
