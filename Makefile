@@ -3,9 +3,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.geartrain-setup
 # What the installed package is made from, apart from Python files (they are used in place).
-INSTALLED_FROM := pyproject.toml constraints.txt scripts/setup.sh $(shell find kernels/native -type f 2>/dev/null)
+INSTALLED_FROM := pyproject.toml constraints.txt scripts/setup.sh $(shell find kernels/native -type f -not -path '*/stress/*' 2>/dev/null)
 
-.PHONY: setup demo test test-slow check bench
+.PHONY: setup demo test test-slow check bench sanitize
 .DEFAULT_GOAL := setup
 
 setup: $(STAMP)
@@ -32,3 +32,8 @@ test-slow: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/geartrain bench end-to-end
+	$(BIN)/geartrain bench kernels
+	$(BIN)/geartrain bench tier
+
+sanitize: $(STAMP)
+	@scripts/sanitize.sh $(VENV)

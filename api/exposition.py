@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, get_args
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST as CONTENT_TYPE
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
@@ -25,6 +25,18 @@ _TIER_GAUGES = {
     "push_requests_per_s": ("geartrain_tier_push_requests_per_s", "Push requests."),
     "pull_rows_per_s": ("geartrain_tier_pull_rows_per_s", "Rows pulled."),
     "push_rows_per_s": ("geartrain_tier_push_rows_per_s", "Rows pushed."),
+    "pull_p50_ms": ("geartrain_tier_pull_p50_ms", "Median time to read a request's rows of a table."),
+    "pull_p99_ms": ("geartrain_tier_pull_p99_ms", "99th percentile of the time to read a request's rows of a table."),
+}
+_TIER_COUNTERS = {
+    "num_admitted": ("geartrain_tier_admitted", "Rows that were born since the job was opened."),
+    "num_rejected": ("geartrain_tier_rejected", "Ids without a row that were not admitted, once per window."),
+    "num_expired": ("geartrain_tier_expired", "Rows that left for their age or score."),
+    "num_evicted": ("geartrain_tier_evicted", "Rows that left to make room."),
+}
+_SERVER_GAUGES = {
+    "staged_bytes": ("geartrain_tier_staged_bytes", "Gradients that wait for their window."),
+    "queue_length": ("geartrain_tier_queue_length", "Requests that wait for a thread or for a version."),
 }
 
 
@@ -39,11 +51,11 @@ class _ClusterCollector(Collector):
     def __init__(self, facade: ClusterFacade) -> None:
         self._facade = facade
 
-    def describe(self) -> list[GaugeMetricFamily]:
+    def describe(self) -> list[Metric]:
         # Spares the coordinator a first reading, which registering would make only to learn the names.
         return []
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
+    def collect(self) -> Iterator[Metric]:
         is_ready, _ = self._facade.readiness()
         yield GaugeMetricFamily("geartrain_ready", "1 if jobs can be run now.", value=float(is_ready))
         yield _jobs(self._facade.jobs())
@@ -78,9 +90,20 @@ def _nodes(nodes: list[dict[str, Any]]) -> GaugeMetricFamily:
     return family
 
 
-def _tier(lines: list[dict[str, Any]]) -> Iterator[GaugeMetricFamily]:
-    for field, (name, meaning) in _TIER_GAUGES.items():
-        family = GaugeMetricFamily(name, meaning, labels=["server", "table"])
-        for line in lines:
-            family.add_metric([line["server"], line["table"]], line[field])
-        yield family
+def _tier(lines: list[dict[str, Any]]) -> Iterator[Metric]:
+    kinds: list[tuple[type[GaugeMetricFamily | CounterMetricFamily], dict[str, tuple[str, str]]]] = [
+        (GaugeMetricFamily, _TIER_GAUGES),
+        (CounterMetricFamily, _TIER_COUNTERS),
+    ]
+    for kind, families in kinds:
+        for field, (name, meaning) in families.items():
+            family = kind(name, meaning, labels=["server", "table"])
+            for line in lines:
+                family.add_metric([line["server"], line["table"]], line[field])
+            yield family
+    by_server = {line["server"]: line for line in lines}  # every line of a server tells the same of it
+    for field, (name, meaning) in _SERVER_GAUGES.items():
+        of_servers = GaugeMetricFamily(name, meaning, labels=["server"])
+        for server, line in by_server.items():
+            of_servers.add_metric([server], line[field])
+        yield of_servers

@@ -24,7 +24,7 @@ from geartrain.config import JobConfig, parse_config
 from geartrain.data.synthetic import CATEGORICAL_NAMES, NUMERIC_NAMES, write_criteo_like
 from geartrain.launch.local import ClusterSpec, LocalCluster
 
-NUM_ROWS = 262 * 8192
+BATCHES = 262
 ROUNDS = 3
 BATCH = 8192
 DIM = 16
@@ -34,14 +34,15 @@ SERVERS = 2
 CEILING_WARMUP, CEILING_STEPS = 5, 60
 
 
-def main(json: bool) -> int:
+def main(json: bool, quick: bool = False) -> int:
     """Run the benchmark and print one JSON line, or a table."""
+    num_batches, rounds = (8, 1) if quick else (BATCHES, ROUNDS)
     with tempfile.TemporaryDirectory(prefix="geartrain-bench-") as folder:
         data = Path(folder) / "data"
-        write_criteo_like(data, NUM_ROWS, seed=1)
+        write_criteo_like(data, num_batches * BATCH, seed=1)
         config = job_config(data)
         ceilings, runs = [], []
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             ceilings.append(ceiling_samples_per_s())
             runs.append(run_once(config, data))
             if not json:

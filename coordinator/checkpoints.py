@@ -11,16 +11,16 @@ import shutil
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
-from geartrain.checkpoint_layout import MANIFEST_NAME
+from geartrain.checkpoint_layout import MANIFEST_NAME, BaseCheckpoint, Count, base_directory, check_base
 from geartrain.errors import CheckpointError
 from geartrain.files import flush
 from geartrain.wire.messages import DenseSegment
 
-FORMAT = 1
+FORMAT = 2
 TEMPORARY_PREFIX = ".tmp-"
 _BLOCK_BYTES = 1 << 20
 
@@ -48,11 +48,11 @@ class DataStatistics(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     key_kinds: dict[str, str]
 
 
-Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-
-
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a checkpoint holds. `files` describes each file: bytes, crc32, server, table with rows or dense range."""
+    """What a checkpoint holds. `files` describes each file: bytes, crc32, server, a table's schema or the dense range.
+
+    `base`: the checkpoint that its deltas build on. `pass_versions`: the version on which each pass of the run began.
+    """
 
     format: int
     job: str
@@ -69,10 +69,36 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     segments: list[DenseSegment]
     dense_optimizer: dict[str, Any]
     files: dict[str, dict[str, Any]]
+    pass_versions: list[Count] = []
+    base: BaseCheckpoint | None = None
 
 
 def load_manifest(directory: Path) -> Manifest:
-    """Read and check the manifest of a checkpoint. Raises `CheckpointError` naming file and field."""
+    """Read the manifest of a checkpoint, and check all files that it needs, those of its base among them.
+
+    Raises `CheckpointError` naming file and field.
+    """
+    manifest, base = read_manifests(directory)
+    check_files(directory, manifest)
+    if manifest.base is not None and base is not None:
+        check_files(base_directory(directory, manifest.base), base)
+    return manifest
+
+
+def read_manifests(directory: Path) -> tuple[Manifest, Manifest | None]:
+    """The manifest of a checkpoint, and that of its base if it is a delta; no other file is looked at.
+
+    Raises `CheckpointError` naming file and field.
+    """
+    manifest = _read(directory)
+    if manifest.base is None:
+        return manifest, None
+    base = _read(base_directory(directory, manifest.base))
+    check_base(directory, manifest, manifest.base, base)
+    return manifest, base
+
+
+def _read(directory: Path) -> Manifest:
     path = directory / MANIFEST_NAME
     try:
         content = path.read_bytes()
@@ -94,7 +120,6 @@ def load_manifest(directory: Path) -> Manifest:
             value=manifest.format,
             expected=FORMAT,
         )
-    check_files(directory, manifest)
     return manifest
 
 
@@ -139,9 +164,11 @@ def _crc32(path: Path) -> int:
 
 
 def prepare(directory: Path) -> None:
-    """Make the empty temporary folder of a cut; one left by a death is removed."""
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
+    """Make the empty temporary folder of a cut; whatever a death left beside it is removed."""
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    for left in directory.parent.glob(TEMPORARY_PREFIX + "*"):
+        shutil.rmtree(left, ignore_errors=True)
+    directory.mkdir()
 
 
 def publish(temporary: Path, final: Path, manifest: dict[str, Any], expired: Iterable[Path]) -> None:
@@ -150,15 +177,17 @@ def publish(temporary: Path, final: Path, manifest: dict[str, Any], expired: Ite
     path.write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=1))
     for file in [*temporary.iterdir(), temporary]:
         flush(file)
-    if final.exists():  # the same cut taken again after a return to an older one
-        replaced = final.with_name(TEMPORARY_PREFIX + "replaced-" + final.name)
-        shutil.rmtree(replaced, ignore_errors=True)
-        final.rename(replaced)
-        temporary.rename(final)
-        shutil.rmtree(replaced)
-    else:
-        temporary.rename(final)
+    replaced = _put_aside(final)  # the same cut taken again after a return to an older one
+    temporary.rename(final)
     flush(final.parent)
-    for old in expired:
-        with contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(old)
+    for old in [replaced, *map(_put_aside, expired)]:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _put_aside(directory: Path) -> Path:
+    """Give a folder that is to be removed a temporary name: a death in the middle leaves no half of a checkpoint."""
+    aside = directory.with_name(f"{TEMPORARY_PREFIX}removed-{directory.name}")
+    shutil.rmtree(aside, ignore_errors=True)
+    with contextlib.suppress(FileNotFoundError):
+        directory.rename(aside)
+    return aside

@@ -58,7 +58,7 @@ class WritePredictions:
 
 @dataclass(frozen=True, slots=True)
 class PrepareCut:
-    """Make the temporary folder into which servers write their part of a checkpoint; answered by `FilesDone`."""
+    """Make the temporary folder into which servers write their part of a checkpoint; answered by `CutFilesDone`."""
 
     job: str
     directory: Path
@@ -66,7 +66,10 @@ class PrepareCut:
 
 @dataclass(frozen=True, slots=True)
 class PublishCut:
-    """Write the manifest, make all durable, rename to the final name; remove `expired`; answered by `FilesDone`."""
+    """Write the manifest, make all durable, rename to the final name; then remove `expired`, in this order.
+
+    Answered by `CutFilesDone`.
+    """
 
     job: str
     temporary: Path
@@ -98,10 +101,18 @@ class MetricsComputed:
 
 @dataclass(frozen=True, slots=True)
 class FilesDone:
-    """A `PrepareCut`, `PublishCut` or `WritePredictions` of this job was carried out; `error` says why it was not.
+    """A `WritePredictions` of this job was carried out; `error` says why it was not.
 
     It also answers a `ComputeMetrics` that failed.
     """
+
+    job: str
+    error: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CutFilesDone:
+    """A `PrepareCut` or `PublishCut` of this job was carried out; `error` says why it was not."""
 
     job: str
     error: dict[str, Any] | None = None
@@ -120,7 +131,7 @@ class TimePassed:
     """Nothing but time: deadlines may be due."""
 
 
-ShellAnswer: TypeAlias = MetricsComputed | FilesDone | TermRaised
+ShellAnswer: TypeAlias = MetricsComputed | FilesDone | CutFilesDone | TermRaised
 ShellEvent: TypeAlias = ShellAnswer | TimePassed
 
 

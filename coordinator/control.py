@@ -23,6 +23,7 @@ from coordinator import checkpoints
 from coordinator.commands import (
     Command,
     ComputeMetrics,
+    CutFilesDone,
     FilesDone,
     Journal,
     MetricsComputed,
@@ -237,6 +238,7 @@ def _node_of(message: FromNode) -> str:
 
 def _carry_out_slowly(command: ComputeMetrics | WritePredictions | PrepareCut | PublishCut) -> ShellAnswer:
     """Runs in the pool; every failure becomes an event."""
+    done = CutFilesDone if isinstance(command, PrepareCut | PublishCut) else FilesDone
     try:
         match command:
             case ComputeMetrics():
@@ -249,8 +251,8 @@ def _carry_out_slowly(command: ComputeMetrics | WritePredictions | PrepareCut | 
             case PublishCut():
                 checkpoints.publish(command.temporary, command.final, command.manifest, command.expired)
     except GeartrainError as error:
-        return FilesDone(command.job, error.to_dict())
+        return done(command.job, error.to_dict())
     except Exception as error:
         log.exception("%s failed", type(command).__name__)
-        return FilesDone(command.job, GeartrainError(f"{type(command).__name__}: {error}").to_dict())
-    return FilesDone(command.job)
+        return done(command.job, GeartrainError(f"{type(command).__name__}: {error}").to_dict())
+    return done(command.job)

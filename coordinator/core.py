@@ -111,8 +111,8 @@ class Core:
     def member(self, event: Register | Heartbeat, now_s: float) -> list[MemberCommand]:
         """A registration or heartbeat; the shell answers the node by what comes back."""
         commands = self.members.handle(event, now_s)
-        if isinstance(event, Heartbeat) and event.stats is not None and not _refused(commands):
-            self.stats.setdefault(event.node, deque(maxlen=STATS_KEPT)).append((now_s, event.stats))
+        if isinstance(event, Heartbeat) and not _refused(commands):
+            self._take_stats(event.node, event.stats, now_s)
         return commands
 
     def knows(self, node: str, incarnation: int) -> bool:
@@ -131,6 +131,8 @@ class Core:
     def message(self, message: FromNode, now_s: float) -> list[Command]:
         """Any other message of a node that is known. Stale ones are refused by name and change nothing."""
         if isinstance(message, JobClosed):
+            if self._closing is not None and self._closing[0] == message.job:
+                self._take_stats(message.node, message.stats, now_s)
             return self._closed_by(message.node, message.job, now_s)
         run = self.run
         term = getattr(message, "term", self.term)
@@ -310,6 +312,10 @@ class Core:
         nodes = [node.name for role in ("worker", "server") for node in self.members.joined(role)]
         self._closing = (command.job, set(nodes), now_s + CLOSE_DEADLINE_S)
         return done + [Send(node, CloseJobMessage(run.term, command.job, command.reason)) for node in nodes]
+
+    def _take_stats(self, node: str, stats: ServerStats | None, now_s: float) -> None:
+        if stats is not None:
+            self.stats.setdefault(node, deque(maxlen=STATS_KEPT)).append((now_s, stats))
 
     def _closed_by(self, node: str, job: str, now_s: float) -> list[Command]:
         if self._closing is None or self._closing[0] != job:

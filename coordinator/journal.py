@@ -14,11 +14,15 @@ class _Entry(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
 
 
 class JobStarted(_Entry, frozen=True):
-    """`version` and `first_pass`: where the job starts (those of the checkpoint it resumes, else 0)."""
+    """`version` and `first_pass`: where the job starts (those of the checkpoint it resumes, else 0).
+
+    `pass_versions`: the versions on which the passes before it began.
+    """
 
     job: str
     version: int = 0
     first_pass: int = 0
+    pass_versions: list[int] = msgspec.field(default_factory=list)
 
 
 class PassOpened(_Entry, frozen=True):
@@ -77,8 +81,14 @@ class PassEnded(_Entry, frozen=True):
     metrics: dict[str, Any]
 
 
+class CutBegun(_Entry, frozen=True):
+    """A checkpoint of `version` is being written: it holds what stands before this, whatever is done meanwhile."""
+
+    version: int
+
+
 class Cut(_Entry, frozen=True):
-    """A consistent checkpoint of `version` is complete."""
+    """The checkpoint of `version`, begun before, is complete."""
 
     version: int
     checkpoint: str
@@ -99,7 +109,17 @@ class JobEnded(_Entry, frozen=True):
 
 
 Entry: TypeAlias = (
-    JobStarted | PassOpened | GroupsChanged | Arrived | Decided | Skipped | PassEnded | Cut | RolledBack | JobEnded
+    JobStarted
+    | PassOpened
+    | GroupsChanged
+    | Arrived
+    | Decided
+    | Skipped
+    | PassEnded
+    | CutBegun
+    | Cut
+    | RolledBack
+    | JobEnded
 )
 
 

@@ -21,7 +21,7 @@ from geartrain.data.index import DatasetIndex
 from geartrain.wire.messages import DenseSegment, Route, TableSpec
 
 if TYPE_CHECKING:
-    from coordinator.run import RunView
+    from coordinator.run_view import RunView
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,8 @@ class JobPlan:
 
     def cut_keeper(self) -> CutKeeper:
         """The cuts at the start: those that a resumed run may come back to."""
-        keeper = CutKeeper(self.checkpoint_root, self.config.checkpoint.keep)
+        settings = self.config.checkpoint
+        keeper = CutKeeper(self.checkpoint_root, settings.keep, settings.full_every)
         if self.resumed is not None:
             keeper.latest = Path(self.restore)
             keeper.best = best_cut(Path(self.restore), self.resumed, self.config)
@@ -165,6 +166,17 @@ class JobPlan:
         return ScheduleState.from_dict(self.resumed.schedule) if self.resumed is not None else ScheduleState()
 
     @property
+    def pass_versions(self) -> tuple[int, ...]:
+        """The versions on which the passes before the start began: those of the checkpoint that is resumed."""
+        return tuple(self.resumed.pass_versions) if self.resumed is not None else ()
+
+    @property
+    def _num_passes_told(self) -> int:
+        """How many beginnings of passes servers must know: that of the pass under way, and those looked back to."""
+        most = max((table.expiry.get("passes") or 0 for table in self.tables), default=0)
+        return most + 1 if most else 0
+
+    @property
     def total_samples(self) -> int:
         return self.config.training.passes * self.rows("train")
 
@@ -189,6 +201,8 @@ class JobPlan:
             sparse_lr={table.name: float(table.optimizer["lr"]) for table in self.tables},
             max_skipped_steps=training.max_skipped_steps,
             min_share=self.min_share,
+            pass_versions=self.pass_versions,
+            num_passes_told=self._num_passes_told,
         )
 
     def result(

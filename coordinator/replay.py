@@ -11,6 +11,7 @@ from coordinator.intervals import IntervalSet
 from coordinator.journal import (
     Arrived,
     Cut,
+    CutBegun,
     Decided,
     Entry,
     GroupsChanged,
@@ -37,7 +38,8 @@ class PassRecord:
 
 @dataclass(slots=True)
 class JournalState:
-    """What a coordinator must know to go on. `pass_index` is None between passes; `undecided` steps have arrived."""
+    """What a coordinator must know to go on. `pass_index` is None between passes; `undecided` steps have arrived;
+    `pass_versions` are the versions on which the passes began, from the first of the run."""
 
     term: int = 0
     job: str = ""
@@ -46,10 +48,12 @@ class JournalState:
     pass_index: int | None = None
     passes_done: int = 0
     passes: dict[int, PassRecord] = field(default_factory=dict)
+    pass_versions: list[int] = field(default_factory=list)
     groups: dict[int, tuple[str, ...]] = field(default_factory=dict)
     highest_group: int = -1
     undecided: dict[StepId, Arrived] = field(default_factory=dict)
     last_decision: Decided | None = None
+    cut_begun: int | None = None
     cuts: dict[int, str] = field(default_factory=dict)
     metrics: list[dict[str, Any]] = field(default_factory=list)
     ended: JobEnded | None = None
@@ -64,10 +68,11 @@ class JournalState:
 
 
 def effective(entries: Iterable[Entry]) -> list[Entry]:
-    """The entries that still count: a rollback voids what stands after the last cut of its version.
+    """The entries that still count: a rollback voids what stands after the beginning of the last cut of its version.
 
-    Going back to the version with which the job started needs no cut. Raises VersionError when there is no such cut,
-    StaleMessageError for a term that falls, or a rollback that does not raise it.
+    A cut that was not complete is none. Going back to the version with which the job started needs no cut. Raises
+    VersionError when there is no such cut, StaleMessageError for a term that falls, or a rollback that does not raise
+    it.
     """
     kept: list[Entry] = []
     term = 0
@@ -81,16 +86,24 @@ def effective(entries: Iterable[Entry]) -> list[Entry]:
             )
         term = entry.term
         if isinstance(entry, RolledBack):
-            del kept[_place_of_cut(kept, entry.to_version) + 1 :]
+            kept = _until_cut(kept, entry.to_version)
         kept.append(entry)
     return kept
 
 
-def _place_of_cut(entries: list[Entry], version: int) -> int:
+def _until_cut(entries: list[Entry], version: int) -> list[Entry]:
+    """What the last complete cut of `version` holds, and that it is complete."""
+    complete: list[Entry] = []
     for place in range(len(entries) - 1, -1, -1):
-        entry = entries[place]
-        if isinstance(entry, Cut | JobStarted) and entry.version == version:
-            return place
+        match entry := entries[place]:
+            case Cut(version=of) if of == version and not complete:
+                complete = [entry]
+            case CutBegun(version=of) if of == version and complete:
+                return entries[: place + 1] + complete
+            case JobStarted(version=of) if of == version:
+                return entries[: place + 1]
+            case _:
+                pass
     cuts = [entry.version for entry in entries if isinstance(entry, Cut | JobStarted)]
     raise VersionError(f"rolled back to version {version}, but the cuts are {cuts}", got=version, current=cuts)
 
@@ -118,6 +131,7 @@ def _fold(state: JournalState, entry: Entry) -> None:
             _expect(state.job == "", f"job {entry.job} starts in the journal of job {state.job}")
             state.job, state.version = entry.job, entry.version
             state.first_pass = state.passes_done = entry.first_pass
+            state.pass_versions = list(entry.pass_versions)
         case PassOpened():
             is_next = state.pass_index is None and entry.pass_index == state.passes_done
             _expect(
@@ -125,6 +139,7 @@ def _fold(state: JournalState, entry: Entry) -> None:
             )
             state.pass_index = entry.pass_index
             state.passes[entry.pass_index] = PassRecord(entry.pass_index, entry.num_rows)
+            state.pass_versions.append(state.version)
         case GroupsChanged():
             keep = {StepId(*step) for step in entry.keep}
             state.groups = {group: tuple(members) for group, members in entry.groups.items()}
@@ -146,12 +161,18 @@ def _fold(state: JournalState, entry: Entry) -> None:
             state.pass_index = None
             state.passes_done += 1
             state.metrics.append(entry.metrics)
-        case Cut():
+        case CutBegun():
             _expect(entry.version == state.version, f"a cut of version {entry.version} at version {state.version}")
+            state.cut_begun = entry.version
+        case Cut():
+            _expect(
+                entry.version == state.cut_begun, f"a cut of {entry.version} is complete, begun is {state.cut_begun}"
+            )
+            state.cut_begun = None
             state.cuts[entry.version] = entry.checkpoint
         case RolledBack():
             # Every worker begins anew, in groups that are announced after this.
-            state.groups, state.undecided = {}, {}
+            state.groups, state.undecided, state.cut_begun = {}, {}, None
         case JobEnded():
             state.ended = entry
 

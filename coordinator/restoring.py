@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from coordinator.best_pass import best_cut
-from coordinator.checkpoints import Manifest
+from coordinator.checkpoints import Manifest, read_manifests
 from geartrain.checkpoint_layout import MANIFEST_NAME
 from geartrain.config import JobConfig
 from geartrain.errors import CheckpointError, ConfigError
@@ -38,14 +38,21 @@ def check_restorable(directory: Path, manifest: Manifest, config: JobConfig, *, 
                 value=ours.get(field),
             )
     _check_parts(directory, manifest, config)
-    if resumes and not best_cut(directory, manifest, config).is_dir():
-        best = best_cut(directory, manifest, config)
+    if resumes:
+        _check_best(directory, best_cut(directory, manifest, config))
+
+
+def _check_best(directory: Path, best: Path) -> None:
+    """The best pass of the run is there, and if it is a delta, what it builds on."""
+    if not best.is_dir():
         raise CheckpointError(
             f"{best}: the best pass so far, which early stopping may return to, was expected beside {directory.name}",
             file=str(best),
             field="best",
             expected="the checkpoint of the best pass beside the one that is resumed",
         )
+    if best != directory:
+        read_manifests(best)
 
 
 def _meaning(config: JobConfig, resumes: bool) -> dict[str, Any]:
@@ -54,9 +61,13 @@ def _meaning(config: JobConfig, resumes: bool) -> dict[str, Any]:
     for place, feature in enumerate(config.features):
         meaning |= _fields(f"features.{place}", feature.model_dump(mode="json"))
     meaning |= _fields("model", config.model.model_dump(mode="json"))
+    tables = config.table_specs()
+    meaning |= {f"tables.{table.name}.row_dtype": table.row_dtype for table in tables}
     if resumes:
         meaning["training.dense_optimizer.type"] = config.training.dense_optimizer.type
-        meaning |= {f"tables.{table.name}.optimizer.type": table.optimizer["type"] for table in config.table_specs()}
+        meaning |= {f"tables.{table.name}.optimizer.type": table.optimizer["type"] for table in tables}
+        # The counters of ids without a row, where there are any, go on to be used.
+        meaning |= {f"tables.{table.name}.admission.sketch_mb": table.admission.get("sketch_mb") for table in tables}
     return meaning
 
 

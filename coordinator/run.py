@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Generator, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
 from coordinator import journal
@@ -25,8 +24,10 @@ from coordinator.commands import (
     TermRaised,
     WritePredictions,
 )
+from coordinator.cutting import CutUnderWay
 from coordinator.plan import JobPlan
 from coordinator.questions import Questions
+from coordinator.run_view import RunView, brief
 from coordinator.schedule import after_pass, rate_factor
 from coordinator.scoring import ScoreCollector
 from coordinator.training import Training
@@ -44,10 +45,8 @@ from geartrain.wire.messages import (
     PlaceDense,
     Refused,
     Scores,
-    SnapshotTaken,
     Staged,
     StoreListening,
-    TakeSnapshot,
     ToNode,
 )
 
@@ -61,17 +60,6 @@ RESEND_S = 1.0
 """A grant that was not reported, and a decision that was not confirmed, is sent again after this long."""
 
 
-@dataclass(slots=True)
-class RunView:
-    """What others may see of a running job. `events` are (kind, message) since the run began."""
-
-    state: str = "probing"
-    pass_index: int = 0
-    version: int = 0
-    groups: dict[int, tuple[str, ...]] = field(default_factory=dict)
-    events: list[tuple[str, str]] = field(default_factory=list)
-
-
 class JobRun:
     """One job. `start` and `handle` give commands; `result` is there when the script is over; faults are raised."""
 
@@ -83,6 +71,7 @@ class JobRun:
         self._script = self._live()
         self._training: Training | None = None
         self._cuts = plan.cut_keeper()
+        self._cut: CutUnderWay | None = None
         self._best = plan.best_pass()
         self._schedule = plan.schedule_state()
         self._segments: list[DenseSegment] = []
@@ -103,6 +92,7 @@ class JobRun:
         """Resume the script with an event; commands to carry out in order."""
         self._now_s = now_s
         if self.result is None:
+            self._advance_cut(event)
             try:
                 self._script.send(event)
             except StopIteration as end:
@@ -129,7 +119,7 @@ class JobRun:
         version = plan.start_version
         # A term of its own for each job: what a worker of an earlier job may still send is refused by its term.
         yield from self._raise_term()
-        self._journal(journal.JobStarted(self.term, plan.job, version, plan.start_pass))
+        self._journal(journal.JobStarted(self.term, plan.job, version, plan.start_pass, list(plan.pass_versions)))
         yield from self._open(plan.restore, plan.restore_states, version)
         if plan.kind == "evaluate":
             metrics = yield from self._score(plan.split, version)
@@ -150,7 +140,7 @@ class JobRun:
             self._journal(journal.PassEnded(self.term, pass_index, metrics))
             self._schedule = after_pass(self._config.training.lr_schedule, self._schedule, metrics)
             is_best = self._best.passed(pass_index, training.version, metrics)
-            yield from self._cut(pass_index, training.version, metrics, is_best)
+            yield from self._begin_cut(pass_index, training, metrics, is_best)
         return (yield from self._finish(training.version))
 
     def _open(self, restore: str, restore_states: bool, version: int) -> Script[None]:
@@ -248,7 +238,7 @@ class JobRun:
         metrics = computed.metrics
         if split == "valid":  # the time series is of one split
             self.accounts.evaluated(computed.unix_time, version, metrics)
-        self._note("metrics", f"{split} at version {version}: {_brief(metrics)}")
+        self._note("metrics", f"{split} at version {version}: {brief(metrics)}")
         return metrics
 
     def _collect_scores(self, split: str, version: int) -> Script[tuple[Scores, ...]]:
@@ -281,14 +271,10 @@ class JobRun:
         result = self._result({}, plan.restore, plan.start_pass - 1, version)
         return {**result, "predictions": str(plan.predictions_path), "num_predictions": plan.rows("test")}
 
-    def _cut(self, pass_index: int, version: int, metrics: dict[str, Any], is_best: bool) -> Script[None]:
-        """A checkpoint of the state at the end of a pass."""
-        plan = self._plan
-        cut = self._cuts.begin(plan.job, pass_index, version)
-        self._emit([cut.prepare])
-        yield from self._files_done()
-        taking = TakeSnapshot(self.term, pass_index, version, str(cut.temporary))
-        taken = yield from self._ask(SnapshotTaken, dict.fromkeys(plan.servers, taking))
+    def _begin_cut(self, pass_index: int, training: Training, metrics: dict[str, Any], is_best: bool) -> Script[None]:
+        """Fix the state at the end of a pass; its checkpoint is written while the job goes on."""
+        yield from self._cut_done()
+        plan, version = self._plan, training.version
         manifest = Manifest(
             format=FORMAT,
             job=plan.job,
@@ -304,24 +290,46 @@ class JobRun:
             index=plan.statistics,
             segments=self._segments,
             dense_optimizer=plan.dense_optimizer,
-            files={name: about for answer in taken.values() for name, about in answer.files.items()},
+            files={},
+            pass_versions=list(training.pass_versions),
         )
-        self._emit([self._cuts.publish(cut, manifest, is_best)])
-        yield from self._files_done()
-        self._journal(journal.Cut(self.term, version, str(cut.final)))
-        self._note("checkpoint", f"version {version}: {cut.final.name}")
+        place = self._cuts.begin(plan.job, pass_index, version)
+        self._cut = cut = CutUnderWay(self._cuts, place, manifest, is_best, plan.servers)
+        self._journal(journal.CutBegun(self.term, version))
+        self._emit(cut.start())
+        while not cut.begun:
+            yield
+
+    def _advance_cut(self, event: Event) -> None:
+        """Let the cut that is under way hear of everything, whatever the script waits for."""
+        cut = self._cut
+        if cut is None:
+            return
+        self._emit(cut.handle(event, self._now_s))
+        if cut.done:
+            self._cut = None
+            self._journal(journal.Cut(self.term, cut.manifest.version, str(cut.place.final)))
+            self._note("checkpoint", f"version {cut.manifest.version}: {cut.place.final.name}")
+
+    def _cut_done(self) -> Script[None]:
+        while self._cut is not None:
+            yield
 
     def _finish(self, version: int) -> Script[dict[str, Any]]:
         """Test on the cut that counts: the best with early stopping, else the last."""
-        best, checkpoint = self._best, self._cuts.latest
-        if best.version is not None and best.version != version:
-            version, checkpoint = best.version, self._cuts.best
+        best = self._best
+        goes_back = best.version is not None and best.version != version
+        if best.version is not None and goes_back:
+            version = best.version
             self._note("best", f"back to the best pass {best.pass_index + 1}, version {version}")
+            yield from self._cut_done()  # a server that opens a checkpoint gives up what it writes
             yield from self._raise_term()
             last_version = self.view.version
-            yield from self._open(str(checkpoint), True, version)
+            yield from self._open(str(self._cuts.best), True, version)
             self.view.version = last_version
         test = yield from self._score("test", version)
+        yield from self._cut_done()
+        checkpoint = self._cuts.best if goes_back else self._cuts.latest
         metrics = {"valid": best.metrics, "test": test}
         return self._result(metrics, str(checkpoint) if checkpoint else None, best.pass_index, version)
 
@@ -381,9 +389,3 @@ class JobRun:
     def _take_commands(self) -> list[Command]:
         commands, self._commands = self._commands, []
         return commands
-
-
-def _brief(metrics: dict[str, Any]) -> str:
-    return ", ".join(
-        f"{name} {value:.5f}" if isinstance(value, float) else f"{name} {value}" for name, value in metrics.items()
-    )

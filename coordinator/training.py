@@ -23,7 +23,11 @@ from geartrain.wire.messages import Apply, Contribution, Decided, Grant, Granted
 
 @dataclass(frozen=True, slots=True)
 class TrainingPlan:
-    """What stays the same for all steps of a job in one term."""
+    """What stays the same for all steps of a job in one term.
+
+    `pass_versions` are the versions on which the passes before it began; a decision tells the latest `num_passes_told`,
+    its own among them.
+    """
 
     job: str
     term: int
@@ -36,6 +40,8 @@ class TrainingPlan:
     sparse_lr: Mapping[str, float]
     max_skipped_steps: int
     min_share: int
+    pass_versions: tuple[int, ...] = ()
+    num_passes_told: int = 0
 
 
 class Training:
@@ -63,6 +69,7 @@ class Training:
         self._current_grants: dict[tuple[int, int], Grant] = {}
         self._reported: dict[tuple[int, int], set[str]] = {}
         self._unconfirmed: dict[str, list[Apply]] = {server: [] for server in plan.servers}
+        self.pass_versions = list(plan.pass_versions)
         self.wake_at_s: float | None = None
 
     @property
@@ -87,6 +94,7 @@ class Training:
     def open_pass(self, pass_index: int, now_s: float) -> list[Command]:
         """Begin a pass and grant its first steps."""
         self._grants.open_pass(pass_index)
+        self.pass_versions.append(self.version)
         entry = journal.PassOpened(self._plan.term, pass_index, self._plan.num_rows)
         return [self._journal(entry), *self._advance(now_s)]
 
@@ -237,6 +245,7 @@ class Training:
             dense_lr=plan.dense_lr * factor,
             sparse_lr={table: lr * factor for table, lr in plan.sparse_lr.items()},
             live_groups=sorted(self._members),
+            pass_versions=self.pass_versions[-plan.num_passes_told :] if plan.num_passes_told else [],
         )
 
     def _check_skipped(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from coordinator.core import Core
@@ -11,9 +12,13 @@ from geartrain.errors import ConflictError
 from geartrain.types import NUM_SHARDS
 from geartrain.wire.messages import ServerStats, TableStats
 
-_NEVER = ("num_rejected", "num_expired", "num_evicted")
-"""What happens to no row: every key is admitted, and a row stays as long as its job."""
+MAX_HOTTEST = 32
+"""Hottest keys that are shown of a table on a server, of a table, and of all."""
+
+_LIFE = ("num_admitted", "num_rejected", "num_expired", "num_evicted")
 _RATES = ("pull_requests", "push_requests", "pull_rows", "push_rows")
+_SUMMED = ("num_rows", "bytes", *_LIFE, *(f"{rate}_per_s" for rate in _RATES))
+_WORST = ("pull_p50_ms", "pull_p99_ms", "longest_growth_ms")
 
 
 def job_views(core: Core) -> list[dict[str, Any]]:
@@ -81,24 +86,26 @@ def routing_view(core: Core) -> dict[str, Any]:
 def tier_view(core: Core) -> dict[str, Any]:
     """The embedding tier: per server and table, per table, and in all. Rates are those of the last seconds."""
     rows = [row for server in sorted(core.stats) for row in _server_rows(core, server)]
-    tables: dict[str, dict[str, Any]] = {}
+    by_table: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
-        tables[row["table"]] = _sum(tables.get(row["table"]), row)
-    totals: dict[str, Any] = {}
-    for table in tables.values():
-        totals = _sum(totals or None, table)
+        by_table.setdefault(row["table"], []).append(row)
     latest = [kept[-1][1] for kept in core.stats.values() if kept]
-    extra = {
+    of_servers = {
         "staged_bytes": sum(stats.staged_bytes for stats in latest),
         "queue_length": sum(stats.queue_length for stats in latest),
         "version": min((stats.version for stats in latest), default=0),
     }
+    named = ({**key, "table": row["table"]} for row in rows for key in row["hottest_keys"])
     active = core.jobs.active
     return {
         "job": active.id if active is not None else None,
         "servers": rows,
-        "tables": {name: _with_ratio(row) for name, row in tables.items()},
-        "totals": {**_with_ratio(totals or _sum(None, {})), **extra},
+        "tables": {
+            table: {**_sum(lines), "hottest_keys": _hottest(key for line in lines for key in line["hottest_keys"])}
+            for table, lines in by_table.items()
+        },
+        # A key means nothing without its table.
+        "totals": {**_sum(rows), "hottest_keys": _hottest(named), **of_servers},
     }
 
 
@@ -120,14 +127,15 @@ def _table_row(first: ServerStats, last: ServerStats, name: str, seconds: float)
     return {
         "num_rows": now.num_rows,
         "bytes": now.bytes,
-        "bytes_per_row": now.bytes / now.num_rows if now.num_rows else 0.0,
+        "bytes_per_row": _per_row(now.bytes, now.num_rows),
         **rates,
         "pull_p50_ms": now.pull_p50_ms,
         "pull_p99_ms": now.pull_p99_ms,
         "staged_bytes": last.staged_bytes,
         "queue_length": last.queue_length,
-        "num_admitted": now.num_admitted,
-        **dict.fromkeys(_NEVER, 0),
+        "longest_growth_ms": now.longest_growth_ms,
+        **{count: getattr(now, count) for count in _LIFE},
+        "hottest_keys": [{"key": f"{key:016x}", "shows": shows} for key, shows in now.hottest],
     }
 
 
@@ -136,16 +144,17 @@ def _rate(before: int | None, now: int, seconds: float) -> float:
     return (now - before) / seconds if before is not None and now >= before and seconds > 0 else 0.0
 
 
-_SUMMED = ("num_rows", "bytes", "num_admitted", *_NEVER, *(f"{rate}_per_s" for rate in _RATES))
-_WORST = ("pull_p50_ms", "pull_p99_ms")
+def _sum(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Counts and rates add up; of times the worst counts."""
+    added = {name: sum(row[name] for row in rows) for name in _SUMMED}
+    worst = {name: max((row[name] for row in rows), default=0.0) for name in _WORST}
+    return {**added, "bytes_per_row": _per_row(added["bytes"], added["num_rows"]), **worst}
 
 
-def _sum(total: dict[str, Any] | None, row: dict[str, Any]) -> dict[str, Any]:
-    """Counts and rates add up; of the latencies the worst counts."""
-    total = total or {}
-    added = {name: total.get(name, 0) + row.get(name, 0) for name in _SUMMED}
-    return {**added, **{name: max(total.get(name, 0.0), row.get(name, 0.0)) for name in _WORST}}
+def _per_row(num_bytes: int, num_rows: int) -> float:
+    return num_bytes / num_rows if num_rows else 0.0
 
 
-def _with_ratio(row: dict[str, Any]) -> dict[str, Any]:
-    return {**row, "bytes_per_row": row["bytes"] / row["num_rows"] if row["num_rows"] else 0.0}
+def _hottest(keys: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The keys with most shows of them all, as many as a server tells of a table; equal ones by key."""
+    return sorted(keys, key=lambda one: (-one["shows"], one["key"]))[:MAX_HOTTEST]

@@ -278,7 +278,7 @@ class JobTrainer:
 
     def _client(self, opening: OpenJob, deadline_s: float) -> TierClient:
         # Pulls and pushes run in two threads, so each has a client of its own.
-        return TierClient(
+        client = TierClient(
             opening.route,
             worker=self._identity.name,
             incarnation=self._identity.incarnation,
@@ -287,6 +287,8 @@ class JobTrainer:
             row_dim=row_dim(self.config.model),
             deadline_s=deadline_s,
         )
+        client.use_codec(self.config.compression.row_codec)
+        return client
 
     def _leave_group(self) -> None:
         if self._feed is not None:

@@ -19,6 +19,8 @@ from geartrain.wire.zmq import RouterServer
 
 START_DEADLINE_S = 120.0
 """How long a server that was started first waits for its coordinator."""
+ANSWERING_THREADS = 2
+"""Threads that answer requests: while one copies rows, the other may be reading a push."""
 WAKE_S = 1.0
 """How often the loop looks up while no message comes."""
 
@@ -26,13 +28,20 @@ _log = logging.getLogger(__name__)
 
 
 def run(
-    *, coordinator: str | None, control_address: str | None, data_address: str | None, name: str, token: str
+    *,
+    coordinator: str | None,
+    control_address: str | None,
+    data_address: str | None,
+    name: str,
+    token: str,
+    num_threads: int | None = None,
 ) -> None:
     """Serve until the coordinator says `Shutdown`.
 
     `control_address` is the coordinator's control channel; when it is None, the coordinator's API at `coordinator`
     (HOST:PORT) is asked for it. `data_address` is where to listen for workers (default: a free port of the interface
-    that leads to the coordinator). `name` is empty unless the launcher fixed it.
+    that leads to the coordinator). `name` is empty unless the launcher fixed it. `num_threads` answer requests, and as
+    many apply a large window; None for ANSWERING_THREADS and one.
 
     Raises `PortInUseError`, `AuthError` for a wrong token, `DeadlineError` when there is no coordinator,
     `RoleDiedError` when it goes away.
@@ -45,7 +54,7 @@ def run(
     incarnation = time.time_ns()  # no two processes of a name have the same, and it fits 63 bits
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     tier = TierServer(token, incarnation)
-    transport = RouterServer(context, data_address or f"tcp://{host}:*", tier)
+    transport = RouterServer(context, data_address or f"tcp://{host}:*", tier, num_threads or ANSWERING_THREADS)
 
     def stats() -> ServerStats | None:
         return tier.stats(transport.queue_length)
@@ -62,7 +71,7 @@ def run(
     channel = NodeChannel(control, register, context, stats=stats)
     try:
         welcome = channel.connect(START_DEADLINE_S)
-        _serve(channel, ServerControl(welcome.node, incarnation, tier))
+        _serve(channel, ServerControl(welcome.node, incarnation, tier, channel.send, num_threads or 1))
     finally:
         channel.close()
         transport.close()
@@ -71,10 +80,13 @@ def run(
 
 
 def _serve(channel: NodeChannel, control: ServerControl) -> None:
-    while True:
-        message = channel.receive(WAKE_S)
-        if isinstance(message, Shutdown):
-            _log.info("shutdown: %s", message.reason)
-            return
-        if message is not None and (answer := control.handle(message)) is not None:
-            channel.send(answer)
+    try:
+        while True:
+            message = channel.receive(WAKE_S)
+            if isinstance(message, Shutdown):
+                _log.info("shutdown: %s", message.reason)
+                return
+            if message is not None and (answer := control.handle(message)) is not None:
+                channel.send(answer)
+    finally:
+        control.stop_snapshot()

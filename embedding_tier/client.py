@@ -14,7 +14,7 @@ import zmq
 
 from geartrain.errors import ConflictError, DeadlineError, GeartrainError, WireError
 from geartrain.types import Floats, Indices, Keys
-from geartrain.wire.framing import UNREADABLE, Frame, decode_reply_header, encode, reply_floats
+from geartrain.wire.framing import UNREADABLE, Frame, decode_reply_header, encode, reply_floats, reply_rows
 from geartrain.wire.messages import (
     Dense,
     Done,
@@ -31,6 +31,7 @@ from geartrain.wire.messages import (
 from geartrain.wire.transport import Buffers, ClientTransport
 from geartrain.wire.zmq import DealerClient
 from kernels.checks import require_array
+from kernels.wire_codec import encode_rows, encoded_bytes
 
 DEADLINE_S = 60.0
 """Long enough for a pull that waits for a window to be applied; that a process died is noticed by leases."""
@@ -81,11 +82,12 @@ class _Call:
 
 @dataclass(frozen=True, slots=True)
 class PullHandle:
-    """A pull under way: server s answers rows [starts[s], starts[s + 1])."""
+    """A pull under way: server s answers rows [starts[s], starts[s + 1]), encoded in `codec`."""
 
     call: _Call
     starts: Sequence[int]
     version: int
+    codec: str
 
 
 class TierClient:
@@ -124,9 +126,16 @@ class TierClient:
             # Less than an attempt: a server without the version says so, and is not taken for a dead one.
             deadline_s=deadline_s / (ATTEMPTS + 1),
         )
+        self._codec = "fp32"
         self._bounds: list[int] | None = None
         self._calls: dict[int, _Call] = {}
         self._transport: ClientTransport = DealerClient(zmq.Context.instance(), route.addresses)
+
+    def use_codec(self, codec: str) -> None:
+        """Have rows and their gradients cross the wire in `codec` (`kernels.wire_codec.CODECS`) from the next call on;
+        fp32 until then. Raises `KernelError` for one that is not known."""
+        encoded_bytes(codec, self.row_dim)
+        self._codec = codec
 
     def place_dense(self, bounds: Sequence[int]) -> None:
         """Tell how the dense vector is cut: server s owns [bounds[s], bounds[s + 1]). Needed before all dense calls."""
@@ -154,9 +163,9 @@ class TierClient:
         for server, server_counts in enumerate(table_counts):
             start, stop = starts[server], starts[server + 1]
             if start < stop:
-                header = encode(PullRows(origin, version, server_counts))
+                header = encode(PullRows(origin, version, server_counts, self._codec))
                 self._send(call, server, [header, unique_keys[start:stop]])
-        return PullHandle(call, starts, version)
+        return PullHandle(call, starts, version, self._codec)
 
     def finish_pull(self, handle: PullHandle, out: Floats) -> int:
         """Wait for the rows and write them to `out` float32[U, D]; the lowest version among the servers' answers.
@@ -169,8 +178,7 @@ class TierClient:
         for server, header, frames in self._answers(handle.call):
             versions.append(_expect(Rows, header).version)
             start, stop = handle.starts[server], handle.starts[server + 1]
-            rows = reply_floats(frames, (stop - start) * self.row_dim, "rows")
-            out[start:stop] = rows.reshape(stop - start, self.row_dim)
+            reply_rows(frames, handle.codec, out[start:stop])
         return min(versions, default=handle.version)
 
     def pull_dense(self, version: int, out: Floats) -> int:
@@ -206,7 +214,8 @@ class TierClient:
         """Stage a step's gradient sums with every server, also those that get none; each server's incarnation.
 
         `unique_keys` uint64[U] and `counts` as in `begin_pull`. Raises as `finish_pull`, `StaleMessageError` for a
-        group that no longer lives, `BusyError` when too much is staged already.
+        group that no longer lives, `BusyError` when too much is staged already, `KernelError` for NaN or Inf where the
+        codec has none.
         """
         grads, shows, clicks = gradients.grads, gradients.shows, gradients.clicks
         dense_start, dense_values = gradients.dense_start, gradients.dense
@@ -216,6 +225,7 @@ class TierClient:
         require_array("shows", shows, np.float32, len(unique_keys))
         require_array("clicks", clicks, np.float32, len(unique_keys))
         require_array("dense", dense_values, np.float32, None)
+        encoded = encode_rows(grads, self._codec)
         call = self._new_call()
         origin = self._origin_of(call)
         dense_stop = dense_start + len(dense_values)
@@ -224,8 +234,8 @@ class TierClient:
             high = max(low, min(dense_stop, bounds[server + 1]))
             rows = slice(starts[server], starts[server + 1])
             dense = dense_values[low - dense_start : high - dense_start]
-            header = encode(Stage(origin, group, step, server_counts, low, high))
-            self._send(call, server, [header, unique_keys[rows], grads[rows], shows[rows], clicks[rows], dense])
+            header = encode(Stage(origin, group, step, server_counts, low, high, self._codec))
+            self._send(call, server, [header, unique_keys[rows], encoded[rows], shows[rows], clicks[rows], dense])
         return self._all_done(call)
 
     def close(self) -> None:

@@ -13,10 +13,12 @@ from typing import NamedTuple
 import numpy as np
 
 from embedding_tier.optimizer import Optimizer
-from geartrain.errors import ConflictError, VersionError, WireError
+from geartrain.errors import ConfigError, ConflictError, VersionError, WireError
 from geartrain.types import Floats
+from geartrain.wire.framing import MAX_FRAME_BYTES
 from geartrain.wire.messages import Apply, DenseSegment
 from kernels.dense_update import NUM_DENSE_STATES, apply_dense
+from kernels.update_rule import DENSE_KINDS, UpdateRule
 
 
 class DenseGradient(NamedTuple):
@@ -40,7 +42,20 @@ class DenseBlock:
     """Positions [start, stop) of the flat dense vector. Many readers or one writer: the caller holds the lock."""
 
     def __init__(self, segments: Sequence[DenseSegment], start: int, stop: int, optimizer: Optimizer) -> None:
-        """Raises `WireError` when the segments do not cover the block."""
+        """Raises `WireError` when the segments do not cover the block, or it is too large to be sent in one answer.
+
+        Raises `ConfigError` for an optimizer that only rows have.
+        """
+        if optimizer.kind not in DENSE_KINDS:
+            raise ConfigError(
+                f"dense parameters have no optimizer {optimizer.kind}",
+                field="type",
+                value=optimizer.kind,
+                expected=[kind for kind in DENSE_KINDS if kind != "average"],
+            )
+        most = MAX_FRAME_BYTES // 4
+        if not 0 <= stop - start <= most:
+            raise WireError(f"a dense block [{start}, {stop})", expected=f"at most {most} values", got=stop - start)
         self.start = start
         self.stop = stop
         self.optimizer = optimizer
@@ -107,9 +122,13 @@ class DenseBlock:
                 )
         return total
 
+    def rule(self, decision: Apply) -> UpdateRule:
+        """The numbers of the update that `decision` makes here. Raises `KernelError` when they cannot be used."""
+        return self.optimizer.rule(decision, decision.dense_lr)
+
     def apply(self, gradient: Floats, decision: Apply) -> None:
         """Update all values once from the summed gradient float32[stop - start]."""
-        rule = self.optimizer.rule(decision, decision.dense_lr)
+        rule = self.rule(decision)
         for run in self._runs:
             part = slice(run.start - self.start, run.stop - self.start)
             apply_dense(self._values[part], gradient[part], run.states, run.kind, rule)

@@ -13,21 +13,27 @@ import numpy as np
 
 from embedding_tier.dense_blocks import DenseBlock, DenseGradient
 from embedding_tier.rw_lock import ReadWriteLock
-from embedding_tier.staging import StagedPart, StagingArea
-from embedding_tier.table import RowGradients, Table
+from embedding_tier.staging import StagedPart, StagingArea, check_rows
+from embedding_tier.table import Table
 from geartrain.errors import ConflictError, WireError
 from geartrain.types import Floats, Keys
 from geartrain.wire.framing import StagedArrays
 from geartrain.wire.messages import Apply, Contribution, Stage, TableSpec, TableStats
+from kernels.contribution import Contribution as RowContribution
 
 
 class JobState:
     """State of one job on one server. All methods may be called from any thread, `decide` from one only."""
 
-    def __init__(self, term: int, tables: Sequence[TableSpec], version: int, pipeline_depth: int) -> None:
-        """Raises `ConfigError` for table settings that are not known, `WireError` for tables of unlike dim."""
+    def __init__(
+        self, term: int, tables: Sequence[TableSpec], version: int, pipeline_depth: int, num_threads: int = 1
+    ) -> None:
+        """`num_threads` apply what a large window has for a table.
+
+        Raises `ConfigError` for table settings that are not known, `WireError` for tables of unlike dim.
+        """
         self.term = term
-        self.tables = [Table(spec) for spec in tables]
+        self.tables = [Table(spec, num_threads) for spec in tables]
         self.version = version
         dims = sorted({spec.dim for spec in tables})
         if len(dims) > 1:
@@ -67,8 +73,12 @@ class JobState:
             return self._staging.wants(message.group, message.step, message.origin.worker)
 
     def stage(self, message: Stage, arrays: StagedArrays) -> None:
-        """Keep what a worker pushed; the same part again changes nothing. Raises as `wants`."""
+        """Keep what a worker pushed; the same part again changes nothing.
+
+        Raises as `wants`, and `WireError` for rows that no window could be made of.
+        """
         part = StagedPart(tuple(message.counts), arrays, message.dense_start)
+        check_rows(part, [table.name for table in self.tables])
         with self._staging_lock:
             is_new = self._staging.put(message.group, message.step, message.origin.worker, part)
         for table, count in zip(self.tables, message.counts, strict=True):
@@ -86,6 +96,11 @@ class JobState:
         while (following := self._early.pop(self.version + 1, None)) is not None:
             self._apply(following)
         return self.version
+
+    def prepare_growth(self) -> None:
+        """Between windows: ask the system for the memory that the next one is likely to need. Waits for no lock."""
+        for table in self.tables:
+            table.prepare_growth()
 
     def stats(self) -> tuple[dict[str, TableStats], int]:
         """Counters by table, and the bytes that are staged.
@@ -108,19 +123,27 @@ class JobState:
             staged = [(one, self._staging.parts(one.group, one.step, one.workers)) for one in decision.contributions]
         block = self.dense
         gradient = block.summed([_dense_gradient(*one) for one in staged]) if block is not None else None
-        by_table = _row_gradients(staged, len(self.tables))
+        updates = decision.divisor > 0
+        by_table = _row_gradients(staged if updates else [], len(self.tables))
+        if updates:
+            self._expect_rules(decision)
         with self.lock.writing():
-            if decision.divisor > 0:
-                # One thread: where workers share the cores, a second one over tables gained nothing (40k to 600k rows).
-                for table, parts in zip(self.tables, by_table, strict=True):
-                    table.apply(parts, decision)
-                if block is not None and gradient is not None:
-                    block.apply(gradient, decision)
+            for table, parts in zip(self.tables, by_table, strict=True):
+                table.apply(parts, decision)
+            if updates and block is not None and gradient is not None:
+                block.apply(gradient, decision)
             self.version = decision.version
         with self._staging_lock:
             for one in decision.contributions:
                 self._staging.decided(one.group, one.step)
             self._staging.keep_only(decision.live_groups)
+
+    def _expect_rules(self, decision: Apply) -> None:
+        """Raises for a decision that some table or the dense block could not apply, before any of them does."""
+        for table in self.tables:
+            table.rule(decision)
+        if self.dense is not None:
+            self.dense.rule(decision)
 
 
 def _dense_gradient(contribution: Contribution, parts: Sequence[StagedPart]) -> DenseGradient:
@@ -129,15 +152,15 @@ def _dense_gradient(contribution: Contribution, parts: Sequence[StagedPart]) -> 
 
 def _row_gradients(
     staged: Sequence[tuple[Contribution, Sequence[StagedPart]]], num_tables: int
-) -> list[list[RowGradients]]:
+) -> list[list[RowContribution]]:
     """Per table what is merged into it, in the decision's order."""
-    by_table: list[list[RowGradients]] = [[] for _ in range(num_tables)]
+    by_table: list[list[RowContribution]] = [[] for _ in range(num_tables)]
     for contribution, parts in staged:
         for part in parts:
             keys, grads, shows, clicks, _ = part.arrays
             for into, (a, b) in zip(by_table, _ranges(part.counts), strict=True):
                 if a < b:
-                    into.append(RowGradients(keys[a:b], grads[a:b], shows[a:b], clicks[a:b], contribution.weight))
+                    into.append(RowContribution(keys[a:b], grads[a:b], shows[a:b], clicks[a:b], contribution.weight))
     return by_table
 
 

@@ -1,29 +1,41 @@
 """Reading a checkpoint, written by any number of servers, into the rows and the dense block that one server owns.
 
-Files are streamed: beside the rows themselves only a chunk is in memory. Whatever is missing, cut short, damaged,
-ragged or of another model is refused, naming file and field; the job is then not opened: half a restore is never used.
+Of the rows' files only the blocks of the server's own shards are read, a few at a time. Whatever is missing, cut short,
+damaged, ragged or of another model is refused, naming file and field; the job is then not opened: half a restore is
+never used.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import numpy as np
 
 from embedding_tier.dense_blocks import DenseBlock
-from embedding_tier.part_reader import PartReader
-from embedding_tier.shard import owned_by
-from embedding_tier.snapshot import DENSE_PARTS, ROW_PARTS, Description
+from embedding_tier.dense_file import DENSE_PARTS, read_dense
+from embedding_tier.row_loading import check_fits, load_rows
 from embedding_tier.table import Table
-from geartrain.checkpoint_layout import MANIFEST_NAME
-from geartrain.errors import CheckpointError, KernelError
+from embedding_tier.table_file import TABLE_PART, refusal
+from embedding_tier.table_reader import TableReader
+from geartrain.checkpoint_layout import MANIFEST_NAME, BaseCheckpoint, Count, base_directory, check_base
+from geartrain.errors import CheckpointError
+from geartrain.types import Floats
 from geartrain.wire.messages import Route
-from kernels.row_records import RowRecords
 
-CHUNK_ROWS = 1 << 16
+
+class _Manifest(msgspec.Struct, frozen=True):
+    """What a server must know of the coordinator's manifest."""
+
+    job: str
+    term: Count
+    version: Count
+    files: dict[str, dict[str, Any]]
+    base: BaseCheckpoint | None = None
 
 
 class Checkpoint:
@@ -34,13 +46,13 @@ class Checkpoint:
         self.directory = directory
         path = directory / MANIFEST_NAME
         try:
-            self.files: dict[str, Description] = dict(json.loads(path.read_text())["files"])
-            parts = [(entry["part"], entry["server"], entry.get("table"), name) for name, entry in self.files.items()]
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            self.manifest = msgspec.json.decode(path.read_bytes(), type=_Manifest)
+            about = self.manifest.files
+            self._names = {(one["part"], one["server"], one.get("table")): name for name, one in about.items()}
+            self.servers = sorted({str(server) for _, server, _ in self._names})
+            self.tables = sorted({str(table) for _, _, table in self._names if table is not None})
+        except (OSError, KeyError, TypeError, ValueError, RecursionError) as error:  # msgspec's own are ValueErrors
             raise CheckpointError(f"{path} is not a manifest: {error!r}", file=str(path), field="files") from error
-        self._names = {(part, server, table): name for part, server, table, name in parts}
-        self.servers = sorted({server for _, server, _, _ in parts})
-        self.tables = sorted({table for _, _, table, _ in parts if table is not None})
 
     def expect_tables(self, tables: Sequence[str]) -> None:
         """Raises `CheckpointError` unless the checkpoint has exactly these tables."""
@@ -54,32 +66,30 @@ class Checkpoint:
                 got=self.tables,
             )
 
-    def part(self, part: str, server: str, table: str | None) -> PartReader:
-        """The reader of one file. Raises `CheckpointError` when the manifest has no such file, or it cannot be read."""
-        what = part if table is None else f"table {table}: {part}"
-        name = self._names.get((part, server, table))
-        if name is None or Path(name).name != name:
-            raise CheckpointError(
-                f"{self.directory}: {what} of server {server} is missing",
-                file=str(self.directory / MANIFEST_NAME),
-                field=what,
-                expected=f"a file of server {server}",
-            )
-        return PartReader(self.directory / name, what, self.files[name])
+    def rows(self, server: str, table: str) -> TableReader:
+        """The rows that a server wrote of a table. Raises `CheckpointError` when they cannot be used."""
+        name = self._name(TABLE_PART, server, table)
+        reader = TableReader(self.directory / name, self.manifest.files[name])
+        reader.expect("version", self.manifest.version, reader.schema.version)
+        return reader
 
     def load_table(self, table: Table, route: Route, server: int, with_states: bool) -> None:
         """Load the rows of `table` in the shards of the server with this number.
 
         Without `with_states` only values are taken, and rows are as if new otherwise. Raises `CheckpointError`.
         """
+        shards = np.flatnonzero(np.asarray(route.owners) == server).tolist()
         for writer in self.servers:
-            with ExitStack() as stack:
-                readers = {
-                    part: stack.enter_context(self.part(part, writer, table.name))
-                    for part in ROW_PARTS
-                    if with_states or part in ("keys", "values")
-                }
-                _load_rows(table, readers, route, server)
+            with ExitStack() as opened:
+                newest = opened.enter_context(self.rows(writer, table.name))
+                check_fits(table, newest, with_states)
+                base = None
+                if newest.schema.kind == "delta":
+                    base = opened.enter_context(self._base.rows(writer, table.name))
+                    check_fits(table, base, with_states)
+                    base.expect("kind", "full", base.schema.kind)
+                    newest.expect("base", base.schema.version, newest.schema.base)
+                load_rows(table, newest, base, shards, with_states)
 
     def load_dense(self, block: DenseBlock, num_values: int, with_states: bool) -> None:
         """Load the values of `block`, out of a flat vector of `num_values`. Raises `CheckpointError`."""
@@ -89,21 +99,19 @@ class Checkpoint:
         at = 0
         ranges = [(self._range(writer), writer) for writer in self.servers]
         for (start, stop), writer in sorted(ranges):
-            if start != at:
+            if start != at or stop > num_values:
                 break
             at = stop
             low, high = max(start, block.start), min(stop, block.stop)
             mine, theirs = slice(low - block.start, high - block.start), slice(low - start, high - start)
-            with self.part(DENSE_PARTS[0], writer, None) as reader:
-                found = reader.whole((stop - start,))
-                if low < high:
-                    values[mine] = found[theirs]
+            found = self._dense(DENSE_PARTS[0], writer, (stop - start,))
+            if low < high:
+                values[mine] = found[theirs]
             if with_states:
-                with self.part(DENSE_PARTS[1], writer, None) as reader:
-                    reader.expect("optimizer", block.optimizer.kind)
-                    found = reader.whole((width, stop - start))
-                    if low < high:
-                        states[:, mine] = found[:, theirs]
+                self._expect(DENSE_PARTS[1], writer, "optimizer", block.optimizer.kind)
+                found = self._dense(DENSE_PARTS[1], writer, (width, stop - start))
+                if low < high:
+                    states[:, mine] = found[:, theirs]
         if at != num_values:
             raise CheckpointError(
                 f"{self.directory}: the dense blocks hold {at} values, the model has {num_values}",
@@ -113,38 +121,42 @@ class Checkpoint:
             )
         block.restore(values, states)
 
+    @cached_property
+    def _base(self) -> Checkpoint:
+        """The checkpoint that this one builds on. Raises `CheckpointError` when it is not there, or is another."""
+        base = self.manifest.base
+        if base is None:
+            path = self.directory / MANIFEST_NAME
+            raise CheckpointError(f"{path}: a delta without a base", file=str(path), field="base", expected="a base")
+        found = Checkpoint(base_directory(self.directory, base))
+        check_base(self.directory, self.manifest, base, found.manifest)
+        return found
+
+    def _name(self, part: str, server: str, table: str | None) -> str:
+        what = part if table is None else f"table {table}: {part}"
+        name = self._names.get((part, server, table))
+        if name is None or Path(name).name != name:
+            raise CheckpointError(
+                f"{self.directory}: {what} of server {server} is missing",
+                file=str(self.directory / MANIFEST_NAME),
+                field=what,
+                expected=f"a file of server {server}",
+            )
+        return name
+
+    def _dense(self, part: str, server: str, shape: tuple[int, ...]) -> Floats:
+        name = self._name(part, server, None)
+        return read_dense(self.directory / name, part, self.manifest.files[name], shape)
+
     def _range(self, server: str) -> tuple[int, int]:
-        with self.part(DENSE_PARTS[0], server, None) as reader:
-            return reader.number("start"), reader.number("stop")
+        name = self._name(DENSE_PARTS[0], server, None)
+        start, stop = (self.manifest.files[name].get(field) for field in ("start", "stop"))
+        if not (isinstance(start, int) and isinstance(stop, int) and 0 <= start <= stop):
+            raise refusal(self.directory / name, DENSE_PARTS[0], "start and stop", "0 <= start <= stop", [start, stop])
+        return start, stop
 
-
-def _load_rows(table: Table, readers: dict[str, PartReader], route: Route, server: int) -> None:
-    store = table.store
-    num_rows = readers["keys"].number("num_rows")
-    forms: dict[str, tuple[type[np.generic], tuple[int, ...]]] = {
-        "keys": (np.uint64, ()),
-        "values": (np.float32, (store.dim,)),
-        "states": (np.float32, (store.state_width,)),
-        "statistics": (np.float32, (2,)),
-        "last_versions": (np.uint32, ()),
-    }
-    for part, reader in readers.items():
-        reader.expect("num_rows", num_rows)
-        reader.expect("dim", store.dim)
-        if part == "states":
-            reader.expect("optimizer", table.optimizer.kind)
-        dtype, row_shape = forms[part]
-        reader.open(dtype, (num_rows, *row_shape))
-    for begin in range(0, num_rows, CHUNK_ROWS):
-        count = min(CHUNK_ROWS, num_rows - begin)
-        chunk = {part: reader.rows(count) for part, reader in readers.items()}
-        mine = owned_by(route, server, chunk["keys"])
-        kept = int(mine.sum())
-        for part, (dtype, row_shape) in forms.items():
-            chunk[part] = chunk[part][mine] if part in chunk else np.zeros((kept, *row_shape), dtype=dtype)
-        try:
-            store.load(RowRecords(**chunk))
-        except KernelError as error:
-            raise CheckpointError(f"table {table.name}: {error.message}", field=table.name, **error.facts) from error
-    for reader in readers.values():
-        reader.close_checked()
+    def _expect(self, part: str, server: str, field: str, wanted: object) -> None:
+        name = self._name(part, server, None)
+        got = self.manifest.files[name].get(field)
+        if got != wanted:
+            raise refusal(self.directory / name, part, field, wanted, got)

@@ -13,8 +13,9 @@ from collections.abc import Sequence
 
 from embedding_tier.job_state import JobState
 from embedding_tier.parking import ParkingLot
-from geartrain.errors import AuthError, ConflictError, DeadlineError, GeartrainError, StaleMessageError
+from geartrain.errors import AuthError, ConflictError, DeadlineError, GeartrainError, StaleMessageError, WireError
 from geartrain.wire.framing import (
+    MAX_FRAME_BYTES,
     UNREADABLE,
     Frame,
     decode_request_header,
@@ -39,6 +40,10 @@ from geartrain.wire.messages import (
     ToServer,
 )
 from geartrain.wire.transport import Buffers, Request
+from kernels.wire_codec import encode_rows, encoded_bytes
+
+MAX_DEADLINE_S = 86_400.0
+"""The longest that a request may want to wait: what is kept for it must be given up some day."""
 
 _log = logging.getLogger(__name__)
 
@@ -68,13 +73,17 @@ class TierServer:
         self._swap(None, 0)
 
     def decided(self, decision: Apply) -> int:
-        """Apply a decision and let pulls that waited for it go on; the version then. Raises as `JobState.decide`."""
+        """Apply a decision and let pulls that waited for it go on; the version then. Raises as `JobState.decide`.
+
+        Before it returns, memory is made ready for the next window: nobody waits for that but the thread that calls.
+        """
         job = self._open_job()
         version = job.decide(decision)
         with self._lock:
             released = self._parked.release(version)
         for request in released:
             request.requeue()
+        job.prepare_growth()
         return version
 
     def stats(self, queue_length: int) -> ServerStats | None:
@@ -138,6 +147,10 @@ class TierServer:
             self._incarnations[origin.worker] = current
         if origin.incarnation != current:
             raise _stale(f"incarnation of {origin.worker}", origin.incarnation, current)
+        if not origin.deadline_s <= MAX_DEADLINE_S:
+            raise WireError(
+                f"a deadline of {origin.deadline_s:g} s", expected=f"at most {MAX_DEADLINE_S:g}", got=origin.deadline_s
+            )
         return job
 
     def _park(self, message: PullRows | PullDense, job: JobState, request: Request, now_s: float) -> bool:
@@ -162,8 +175,9 @@ class TierServer:
         sequence = message.origin.sequence
         if isinstance(message, PullRows):
             keys = pull_keys(message, frames, len(job.tables))
+            _need_sendable(len(keys) * max(4 * job.row_dim, encoded_bytes(message.codec, job.row_dim)))
             rows, version = job.pull_rows(keys, message.counts)
-            return [encode(Rows(sequence, self._incarnation, version)), rows]
+            return [encode(Rows(sequence, self._incarnation, version)), encode_rows(rows, message.codec)]
         if isinstance(message, PullDense):
             need_frames(frames, 1)
             values, start, version = job.pull_dense()
@@ -173,6 +187,13 @@ class TierServer:
         elif isinstance(message, Stage) and job.wants(message):
             job.stage(message, staged_arrays(message, frames, len(job.tables), job.row_dim))
         return [encode(Done(sequence, self._incarnation))]
+
+
+def _need_sendable(num_bytes: int) -> None:
+    if num_bytes > MAX_FRAME_BYTES:
+        raise WireError(
+            f"rows of {num_bytes} bytes in one answer", expected=f"at most {MAX_FRAME_BYTES}", got=num_bytes
+        )
 
 
 def _stale(what: str, got: int, current: int) -> StaleMessageError:

@@ -7,10 +7,13 @@ decided: a group's steps are decided in order, so a decided step is at or below 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
-from geartrain.errors import BusyError, StaleMessageError, VersionError
+import numpy as np
+
+from geartrain.errors import BusyError, StaleMessageError, VersionError, WireError
 from geartrain.wire.framing import StagedArrays
 
 
@@ -25,6 +28,29 @@ class StagedPart:
     @property
     def num_bytes(self) -> int:
         return sum(array.nbytes for array in self.arrays)
+
+
+def check_rows(part: StagedPart, tables: Sequence[str]) -> None:
+    """What the application of a window relies on: the keys of each table differ, shows and clicks are counts.
+
+    `tables` names those that the counts are of. Raises `WireError`.
+    """
+    arrays = part.arrays
+    for name, values in (("shows", arrays.shows), ("clicks", arrays.clicks)):
+        # Written so that it holds for no NaN.
+        if len(values) and not (values.min() >= 0 and values.max() < np.inf):
+            raise WireError(f"{name} that are no counts", field=name, expected="finite numbers >= 0", got=name)
+    for table, (start, stop) in zip(tables, pairwise(accumulate(part.counts, initial=0)), strict=True):
+        ordered = np.sort(arrays.keys[start:stop])  # several times faster than a set of them, and without the GIL
+        doubles = ordered[1:][ordered[1:] == ordered[:-1]]
+        if len(doubles):
+            raise WireError(
+                f"key {int(doubles[0]):016x} of table {table} twice in one push",
+                field="keys",
+                expected="keys that are all different",
+                got=f"{int(doubles[0]):016x}",
+                table=table,
+            )
 
 
 class StagingArea:

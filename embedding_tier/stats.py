@@ -43,6 +43,9 @@ class TableCounters:
         self.push_requests = 0
         self.push_rows = 0
         self.num_admitted = 0
+        self.num_rejected = 0
+        self.num_expired = 0
+        self.num_evicted = 0
 
     def pulled(self, num_rows: int, duration_ns: int) -> None:
         with self._lock:
@@ -55,9 +58,15 @@ class TableCounters:
             self.push_requests += 1
             self.push_rows += num_rows
 
-    def admitted(self, num_rows: int) -> None:
+    def applied(self, num_admitted: int, num_rejected: int, num_evicted: int) -> None:
         with self._lock:
-            self.num_admitted += num_rows
+            self.num_admitted += num_admitted
+            self.num_rejected += num_rejected
+            self.num_evicted += num_evicted
+
+    def expired(self, num_rows: int) -> None:
+        with self._lock:
+            self.num_expired += num_rows
 
     def pull_percentiles_ms(self) -> tuple[float, float]:
         """The median and the 99th percentile of the time that the server took to read a request's rows of the table."""

@@ -4,36 +4,35 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import NamedTuple
 
+from embedding_tier.admission import row_life
+from embedding_tier.expiry import Expiry
 from embedding_tier.optimizer import Optimizer, row_initializer
 from embedding_tier.stats import TableCounters
 from geartrain.errors import VersionError
 from geartrain.types import Floats, Keys
 from geartrain.wire.messages import Apply, TableSpec, TableStats
-from kernels.merge import merge_contributions
+from kernels.contribution import Contribution
 from kernels.row_store import RowStore
+from kernels.update_rule import UpdateRule
 
-
-class RowGradients(NamedTuple):
-    """One worker's gradient sums for rows of one table: keys [N], grads [N, D], shows [N], clicks [N], the weight."""
-
-    keys: Keys
-    grads: Floats
-    shows: Floats
-    clicks: Floats
-    weight: float
+LARGE_WINDOW_ROWS = 20_000
+"""A window with fewer rows for a table is applied by one thread: to wake another takes as long as it would save."""
 
 
 class Table:
     """Rows of one table that this server owns. Any number of pulls, or one apply or load: the caller holds the lock."""
 
-    def __init__(self, spec: TableSpec) -> None:
-        """Raises `ConfigError` for an optimizer or initializer that is not known."""
+    def __init__(self, spec: TableSpec, num_threads: int = 1) -> None:
+        """`num_threads` apply a large window. Raises `ConfigError` for settings that are not known."""
         self.name = spec.name
         self.optimizer = Optimizer.from_config(spec.optimizer)
-        self.store = RowStore(spec.dim, self.optimizer.kind, row_initializer(spec))
+        self.expiry = Expiry.of(spec)
+        life = row_life(spec, self.expiry)
+        self.store = RowStore(spec.dim, self.optimizer.kind, row_initializer(spec), life, spec.row_dtype)
         self.counters = TableCounters()
+        self._num_threads = num_threads
+        self._num_born = 0
 
     def pull(self, keys: Keys, out: Floats) -> None:
         """Write the rows of `keys` uint64[N] to `out` float32[N, D]; a key without a row stays without one."""
@@ -41,20 +40,46 @@ class Table:
         self.store.pull(keys, out)
         self.counters.pulled(len(keys), time.perf_counter_ns() - began_ns)
 
-    def apply(self, parts: Sequence[RowGradients], decision: Apply) -> None:
-        """Merge the parts in their order and update every row once. Raises `VersionError` without a learning rate."""
-        if not parts:
-            return
+    def apply(self, parts: Sequence[Contribution], decision: Apply) -> None:
+        """Merge the parts in their order and update every row once, then let those leave whose time has come.
+
+        Keys without a row are admitted or rejected, and rows evicted, as the table's settings say. A window that brings
+        nothing for the table still makes rows leave. Raises `VersionError` without a learning rate.
+        """
+        version = decision.version
+        if parts:
+            num_rows = sum(len(part.keys) for part in parts)
+            num_threads = self._num_threads if num_rows > LARGE_WINDOW_ROWS else 1
+            done = self.store.apply(parts, self.rule(decision), version, num_threads)
+            self.counters.applied(*done)
+            self._num_born += done.num_admitted
+        sweep = self.expiry.sweep(version, decision.pass_versions)
+        if sweep is not None:
+            self.counters.expired(self.store.expire(*sweep))
+
+    def prepare_growth(self) -> None:
+        """Have the memory at hand for as many births as there were since the last call, and as many again.
+
+        For the thread that applies, between windows; the caller need not hold the lock. What the next window would have
+        to wait for is asked of the system now, while pulls go on.
+        """
+        num_born, self._num_born = self._num_born, 0
+        if num_born:
+            self.store.prepare_growth(2 * num_born)
+
+    def rule(self, decision: Apply) -> UpdateRule:
+        """The numbers of the update that `decision` makes here.
+
+        Raises `VersionError` without a learning rate, `KernelError` for numbers that cannot be used.
+        """
         lr = decision.sparse_lr.get(self.name)
         if lr is None:
             raise VersionError(
                 f"decision {decision.version} has no learning rate for table {self.name}", table=self.name
             )
-        keys, grads, shows, clicks, weights = zip(*parts, strict=True)
-        merged = merge_contributions(keys, grads, shows, clicks, weights)
-        rule = self.optimizer.rule(decision, lr)
-        born = self.store.apply(merged.keys, merged.grads, merged.shows, merged.clicks, rule, decision.version)
-        self.counters.admitted(born)
+        if not 0 < decision.version < 2**32:
+            raise VersionError(f"version {decision.version} is none that a row can have", got=decision.version)
+        return self.optimizer.rule(decision, lr)
 
     def stats(self) -> TableStats:
         """The counters now; the caller keeps appliers out."""
@@ -70,4 +95,13 @@ class Table:
             pull_p50_ms=median_ms,
             pull_p99_ms=slow_ms,
             num_admitted=counters.num_admitted,
+            num_rejected=counters.num_rejected,
+            num_expired=counters.num_expired,
+            num_evicted=counters.num_evicted,
+            hottest=self._hottest(),
+            longest_growth_ms=self.store.longest_growth_ns / 1e6,
         )
+
+    def _hottest(self) -> list[tuple[int, float]]:
+        keys, shows = self.store.hottest()
+        return list(zip(keys.tolist(), shows.tolist(), strict=True))

@@ -20,14 +20,15 @@ class GeartrainError(Exception):
     http_status: ClassVar[int] = 500
     exit_status: ClassVar[int] = 1
 
-    def __init__(self, message: str, **facts: Any) -> None:
+    def __init__(self, message: str, /, **facts: Any) -> None:
         super().__init__(message)
         self.message = message
         self.facts = facts
 
     def to_dict(self) -> dict[str, Any]:
-        """The wire and HTTP form: `{"code", "message", ...facts}`."""
-        return {"code": self.code, "message": self.message, **self.facts}
+        """The wire and HTTP form: `{"code", "message", ...facts}`, which every encoder of ours can encode."""
+        facts = {"code": self.code, "message": self.message, **self.facts}
+        return {name: _sendable(value) for name, value in facts.items()}
 
     @staticmethod
     def from_dict(fields: dict[str, Any]) -> GeartrainError:
@@ -36,8 +37,21 @@ class GeartrainError(Exception):
         code = str(fields.get("code", "internal"))
         kind = _BY_CODE.get(code)
         if kind is None:
-            return GeartrainError(str(fields.get("message", "")), original_code=code, **rest)
+            return GeartrainError(str(fields.get("message", "")), **{**rest, "original_code": code})
         return kind(str(fields.get("message", "")), **rest)
+
+
+def _sendable(value: Any) -> Any:
+    """A fact as it is, but for what msgpack has no form for: whole numbers beyond 64 bits, text that is not Unicode."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        return str(value)
+    if isinstance(value, list | tuple):
+        return [_sendable(one) for one in value]
+    if isinstance(value, dict):
+        return {_sendable(name): _sendable(one) for name, one in value.items()}
+    return value
 
 
 class ConfigError(GeartrainError):

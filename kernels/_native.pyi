@@ -41,16 +41,37 @@ def pool_backward(
     grad: Floats, inverse: Indices, bag_offsets: Indices, mean_slots: NDArray[np.uint8], out: Floats
 ) -> None: ...
 def count_shows(inverse: Indices, bag_offsets: Indices, labels: Floats, shows: Floats, clicks: Floats) -> None: ...
-def add_contribution(
-    inverse: Indices,
-    grads: Floats,
-    shows: Floats,
-    clicks: Floats,
-    weight: float,
-    grad_sums: Floats,
-    show_sums: Floats,
-    click_sums: Floats,
-) -> None: ...
+
+class RowLife:
+    class Admission:
+        always: RowLife.Admission
+        probability: RowLife.Admission
+        count: RowLife.Admission
+
+    class Expiry:
+        never: RowLife.Expiry
+        unseen: RowLife.Expiry
+        score: RowLife.Expiry
+
+    class Eviction:
+        lru: RowLife.Eviction
+        lfu: RowLife.Eviction
+
+    def __init__(
+        self,
+        seed: int,
+        admission: RowLife.Admission,
+        probability: float,
+        min_shows: int,
+        sketch_bytes: int,
+        expiry: RowLife.Expiry,
+        decay: float,
+        show_weight: float,
+        click_weight: float,
+        min_score: float,
+        max_rows: int,
+        eviction: RowLife.Eviction,
+    ) -> None: ...
 
 class RowStore:
     class Kind:
@@ -58,33 +79,81 @@ class RowStore:
         adagrad: RowStore.Kind
         rowwise_adagrad: RowStore.Kind
         adam: RowStore.Kind
+        rowwise_adam: RowStore.Kind
+        ftrl: RowStore.Kind
 
-    def __init__(self, dim: int, kind: RowStore.Kind, initializer: Initializer) -> None: ...
+    class Dtype:
+        fp32: RowStore.Dtype
+        fp16: RowStore.Dtype
+        bf16: RowStore.Dtype
+
+    def __init__(
+        self, dim: int, kind: RowStore.Kind, dtype: RowStore.Dtype, initializer: Initializer, life: RowLife
+    ) -> None: ...
     @property
     def state_width(self) -> int: ...
     @property
     def num_rows(self) -> int: ...
     @property
     def memory_bytes(self) -> int: ...
+    @property
+    def longest_growth_ns(self) -> int: ...
+    @property
+    def sketch_bytes(self) -> int: ...
+    def rows_by_shard(self, counts: Indices) -> None: ...
+    def hottest(self) -> list[tuple[int, float]]: ...
     def pull(self, keys: Keys, out: Floats) -> None: ...
+    def lookup(self, keys: Keys, rows: Indices) -> None: ...
     def apply(
         self,
-        keys: Keys,
-        grads: Floats,
-        shows: Floats,
-        clicks: Floats,
+        contributions: Sequence[tuple[Keys, Floats, Floats, Floats, float]],
         coefficients: Sequence[float],
         version: int,
-    ) -> int: ...
-    def write_records(
-        self, keys: Keys, values: Floats, states: Floats, statistics: Floats, last_versions: NDArray[np.uint32]
-    ) -> None: ...
+        num_threads: int,
+    ) -> tuple[int, int, int]: ...
+    def expire(self, first: int, last: int, unseen_before: int) -> int: ...
+    def prepare_growth(self, num_rows: int) -> None: ...
     def has_any(self, keys: Keys) -> bool: ...
     def load(
-        self, keys: Keys, values: Floats, states: Floats, statistics: Floats, last_versions: NDArray[np.uint32]
+        self,
+        keys: Keys,
+        values: NDArray[np.uint8],
+        states: Floats,
+        statistics: Floats,
+        last_versions: NDArray[np.uint32],
+    ) -> None: ...
+    def load_sketches(self, first: int, sketches: NDArray[np.uint8], totals: Keys) -> None: ...
+    @property
+    def delta_base(self) -> int | None: ...
+    @property
+    def has_cut(self) -> bool: ...
+    @property
+    def cut_next_shard(self) -> int: ...
+    def begin_cut(self, version: int, base: int | None) -> None: ...
+    def end_cut(self) -> None: ...
+    def collect_cut(self, first: int, counts: Indices, deleted_counts: Indices) -> None: ...
+    def write_cut(
+        self,
+        first: int,
+        keys: Keys,
+        values: NDArray[np.uint8],
+        states: Floats,
+        statistics: Floats,
+        last_versions: NDArray[np.uint32],
+        deleted: Keys,
+        sketches: NDArray[np.uint8],
+        sketch_totals: Keys,
     ) -> None: ...
 
 def apply_dense_sgd(params: Floats, grads: Floats, states: Floats, coefficients: Sequence[float]) -> None: ...
 def apply_dense_adagrad(params: Floats, grads: Floats, states: Floats, coefficients: Sequence[float]) -> None: ...
 def apply_dense_adam(params: Floats, grads: Floats, states: Floats, coefficients: Sequence[float]) -> None: ...
 def apply_dense_average(params: Floats, grads: Floats, states: Floats, coefficients: Sequence[float]) -> None: ...
+def read_lines(lines: Keys, numbers: Indices, distance: int) -> int: ...
+def add_to_lines(lines: Keys, numbers: Indices, distance: int) -> None: ...
+def encode_fp16(rows: Floats, out: NDArray[np.uint8]) -> int: ...
+def decode_fp16(encoded: NDArray[np.uint8], out: Floats) -> int: ...
+def encode_bf16(rows: Floats, out: NDArray[np.uint8]) -> int: ...
+def decode_bf16(encoded: NDArray[np.uint8], out: Floats) -> int: ...
+def encode_int8(rows: Floats, out: NDArray[np.uint8]) -> int: ...
+def decode_int8(encoded: NDArray[np.uint8], out: Floats) -> int: ...

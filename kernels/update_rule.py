@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from kernels.checks import mismatch
 
-SPARSE_KINDS = ("sgd", "adagrad", "rowwise_adagrad", "adam")
+SPARSE_KINDS = ("sgd", "adagrad", "rowwise_adagrad", "adam", "rowwise_adam", "ftrl")
 DENSE_KINDS = ("sgd", "adagrad", "adam", "average")
 
 AVERAGE_MOMENTUM = 0.1
@@ -21,7 +21,8 @@ class UpdateRule:
 
     `lr` learning rate; `l2` is added as `l2 * parameter` to the gradient; `step_scale` multiplies the update;
     `divisor` (> 0) turns gradient sums into means; `beta1`, `beta2`, `eps` as in the optimizer's paper; `step` >= 1 is
-    Adam's t. Raises KernelError on numbers that cannot be used.
+    Adam's t. `l1` and `beta` are FTRL's, whose alpha is `lr` and whose lambda2 is `l2`. Rows, not dense blocks, are
+    kept in [`min_weight`, `max_weight`] by every update. Raises KernelError on numbers that cannot be used.
     """
 
     lr: float
@@ -32,9 +33,13 @@ class UpdateRule:
     beta2: float = 0.999
     eps: float = 1e-8
     step: int = 1
+    l1: float = 0.0
+    beta: float = 1.0
+    min_weight: float = -math.inf
+    max_weight: float = math.inf
 
     def __post_init__(self) -> None:
-        for name in ("lr", "l2", "step_scale", "eps"):
+        for name in ("lr", "l2", "step_scale", "eps", "l1", "beta"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
                 raise mismatch(name, "a finite number >= 0", value)
@@ -45,12 +50,17 @@ class UpdateRule:
                 raise mismatch(name, "a number in [0, 1)", getattr(self, name))
         if self.step < 1:
             raise mismatch("step", "an integer >= 1", self.step)
+        if not -math.inf <= self.min_weight < math.inf:
+            raise mismatch("min_weight", "a finite number, or -inf for no bound", self.min_weight)
+        if not self.min_weight <= self.max_weight or self.max_weight == -math.inf:
+            raise mismatch("max_weight", f"a number >= min_weight ({self.min_weight})", self.max_weight)
 
 
 class Coefficients(NamedTuple):
     """The numbers of an update, in double; implementations round each to float32 once, before any arithmetic.
 
-    `rate` multiplies the optimizer's direction; `root_scale` divides Adam's root before eps is added.
+    `rate` multiplies the optimizer's direction, in FTRL `step_scale` and `lr` are used instead; `root_scale` divides
+    Adam's root before eps is added. The others are those of the rule.
     """
 
     divisor: float
@@ -60,12 +70,18 @@ class Coefficients(NamedTuple):
     one_minus_beta2: float
     root_scale: float
     eps: float
+    l1: float
+    beta: float
+    step_scale: float
+    lr: float
+    min_weight: float
+    max_weight: float
 
 
 def sparse_coefficients(kind: str, rule: UpdateRule) -> Coefficients:
     """The numbers for rows. Adam is torch.optim.SparseAdam: eps is added to the uncorrected root."""
     rate = rule.lr * rule.step_scale
-    if kind == "adam":
+    if kind in ("adam", "rowwise_adam"):
         rate *= math.sqrt(1 - rule.beta2**rule.step) / (1 - rule.beta1**rule.step)
     return _coefficients(rule, rate, 1.0)
 
@@ -82,4 +98,18 @@ def dense_coefficients(kind: str, rule: UpdateRule) -> Coefficients:
 
 
 def _coefficients(rule: UpdateRule, rate: float, root_scale: float) -> Coefficients:
-    return Coefficients(rule.divisor, rule.l2, rate, 1 - rule.beta1, 1 - rule.beta2, root_scale, rule.eps)
+    return Coefficients(
+        divisor=rule.divisor,
+        l2=rule.l2,
+        rate=rate,
+        one_minus_beta1=1 - rule.beta1,
+        one_minus_beta2=1 - rule.beta2,
+        root_scale=root_scale,
+        eps=rule.eps,
+        l1=rule.l1,
+        beta=rule.beta,
+        step_scale=rule.step_scale,
+        lr=rule.lr,
+        min_weight=rule.min_weight,
+        max_weight=rule.max_weight,
+    )

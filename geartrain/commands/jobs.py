@@ -111,15 +111,17 @@ def cancel(job: str, coordinator: str) -> None:
 @coordinator_option
 @json_option
 def stats(coordinator: str, as_json: bool) -> None:
-    """Show rows, memory and traffic of the embedding tier."""
+    """Show rows, memory and traffic of the embedding tier, and what became of the rows of each table."""
+    from geartrain.tier_report import life_lines, load_lines
+
     with client_of(coordinator) as client:
         told = client.tier_stats()
     if as_json:
         click.echo(json.dumps(told))
         return
-    names = ("num_rows", "bytes", "pull_rows_per_s", "push_rows_per_s", "pull_p50_ms", "pull_p99_ms")
-    rows = [(each["server"], each["table"], *(_figure(each.get(name)) for name in names)) for each in told["servers"]]
-    print_table(("server", "table", *(name.replace("_per_s", "/s").replace("_", " ") for name in names)), rows)
+    print_table(*load_lines(told))
+    click.echo()
+    print_table(*life_lines(told))
 
 
 def print_table(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
@@ -141,12 +143,6 @@ def _progress(job: Mapping[str, Any]) -> str:
 
     done, total = samples_done(job.get("progress") or {})
     return f"{done:,} of {total:,}" if total else ""
-
-
-def _figure(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
 
 
 COMMANDS = (submit, jobs, show, cancel, stats)

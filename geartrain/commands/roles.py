@@ -83,8 +83,16 @@ def _bracketed(host: str) -> str:
 @_control_option
 @click.option("--listen", metavar="ADDRESS", help="The data plane: HOST:PORT or ipc://PATH [default: a free port].")
 @_name_option
-def server(coordinator: str | None, control: str | None, listen: str | None, name: str) -> None:
-    """Run an embedding server. It may be started before the coordinator."""
+@click.option(
+    "--threads", type=click.IntRange(1, 256), metavar="N",
+    help="Threads that answer requests, and that apply a large window [default: 2, and 1].",
+)  # fmt: skip
+def server(coordinator: str | None, control: str | None, listen: str | None, name: str, threads: int | None) -> None:
+    """Run an embedding server. It may be started before the coordinator.
+
+    More threads help a server that has cores of its own, and many rows in a window: one of fewer than 20,000 rows for a
+    table is applied by one thread.
+    """
     from geartrain.launch.home import cluster_token
 
     _check_reachable(coordinator, control)
@@ -97,6 +105,7 @@ def server(coordinator: str | None, control: str | None, listen: str | None, nam
         data_address=zmq_address(listen, "--listen") if listen else None,
         name=name,
         token=cluster_token(os.environ),
+        num_threads=threads,
     )
 
 

@@ -27,23 +27,23 @@ def data(name: str, directory: Path) -> None:
 
 @click.command()
 @click.argument("name")
-@json_option
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
+@click.option("--quick", is_flag=True, help="Small and once, to see that it runs: the figures mean nothing.")
 @click.pass_context
-def bench(context: click.Context, name: str, as_json: bool) -> None:
-    """Run the benchmark NAME, for instance end-to-end. With --json: one JSON object per line."""
+def bench(context: click.Context, name: str, as_json: bool, quick: bool) -> None:
+    """Run the benchmark NAME: end-to-end, kernels, tier, or a part of one, for instance tier-growth."""
     known = benchmark_names()
     if name not in known:
         expected = f"one of {', '.join(known)}"
         raise ConfigError(f"bench: expected {expected}, got {name!r}", field="NAME", value=name, expected=expected)
     module = importlib.import_module(f"benchmarks.{name.replace('-', '_')}")
-    context.exit(module.main(json=as_json))
+    context.exit(module.main(json=as_json, quick=quick))
 
 
 def benchmark_names() -> list[str]:
-    """Names as they are typed: each is a module of `benchmarks` with `main(json: bool) -> int`."""
+    """Names as they are typed: each is a module of `benchmarks` with `main(json: bool, quick: bool) -> int`."""
     places = importlib.import_module("benchmarks").__path__
-    modules = [module.name for module in pkgutil.iter_modules(places) if not module.name.startswith("_")]
-    return sorted(name.replace("_", "-") for name in modules)
+    return sorted(module.name.replace("_", "-") for module in pkgutil.iter_modules(places) if not module.ispkg)
 
 
 @click.command()

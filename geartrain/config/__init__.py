@@ -6,7 +6,19 @@ from geartrain.config.features import CategoricalFeature, Feature, NumericFeatur
 from geartrain.config.job import JobConfig, config_json_schema
 from geartrain.config.loading import load_config, parse_config, read_config
 from geartrain.config.model import ModelConfig, has_first_order, row_dim
-from geartrain.config.optimizer import Adagrad, Adam, DenseOptimizer, RowwiseAdagrad, Sgd, SparseOptimizer
+from geartrain.config.optimizer import (
+    Adagrad,
+    Adam,
+    DenseOptimizer,
+    Ftrl,
+    RowwiseAdagrad,
+    RowwiseAdam,
+    Sgd,
+    SparseAdagrad,
+    SparseAdam,
+    SparseOptimizer,
+    SparseSgd,
+)
 from geartrain.config.paths import default_allowed_roots, resolve_inside
 from geartrain.config.schedule import (
     ConstantSchedule,
@@ -32,6 +44,7 @@ __all__ = [
     "DenseOptimizer",
     "EarlyStopping",
     "Feature",
+    "Ftrl",
     "JobConfig",
     "LabelSpec",
     "LrSchedule",
@@ -42,9 +55,13 @@ __all__ = [
     "PortraitConfig",
     "RoutingConfig",
     "RowwiseAdagrad",
+    "RowwiseAdam",
     "SequenceFeature",
     "Sgd",
+    "SparseAdagrad",
+    "SparseAdam",
     "SparseOptimizer",
+    "SparseSgd",
     "SyncConfig",
     "TableConfig",
     "TrainingConfig",

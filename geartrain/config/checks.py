@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from geartrain.config.data import TEXT_SEPARATORS
 from geartrain.config.features import CategoricalFeature, NumericFeature, SequenceFeature
 from geartrain.config.schedule import PlateauSchedule
+from geartrain.config.tables import check_evictions
 from geartrain.config.validation import field_error
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ def _tables(config: JobConfig) -> None:
         if settings.dim is not None and settings.dim != config.model.embedding_dim:
             wanted = f"model.embedding_dim ({config.model.embedding_dim})"
             raise field_error(f"tables.{name}.dim", wanted, settings.dim, note="another dim is not available yet")
+    check_evictions(config.tables)
 
 
 _CHECKS: tuple[Callable[[JobConfig], None], ...] = (

@@ -11,12 +11,20 @@ from geartrain.config.section import Expect, PositiveInt, PositiveNumber, Sectio
 
 
 class CompressionConfig(Section):
-    """How rows and gradients are encoded on the wire."""
+    """How rows and gradients are encoded on the wire. Servers keep rows and sum gradients as they do without."""
 
-    embedding: Literal["auto", "fp32"] = "auto"
+    embedding: Literal["auto", "fp32", "fp16", "bf16", "int8"] = "auto"
+    """Of the rows that workers pull, also to evaluate, and of the gradients that they push; int8 has a range per row.
+    auto: fp32, for as long as the speed of links is not measured."""
     dense: Literal["auto", "fp32"] = "fp32"
     error_feedback: bool = True
-    """Whether what a lossy encoding leaves out is added to the next step; fp32 leaves nothing out."""
+    """Whether what a lossy encoding leaves out of dense gradients is added to the next step; fp32 leaves nothing out,
+    and gradients of rows have no next step of their own."""
+
+    @property
+    def row_codec(self) -> str:
+        """What `embedding` means now, one of `kernels.wire_codec.CODECS`."""
+        return "fp32" if self.embedding == "auto" else self.embedding
 
 
 class InitialPortrait(Section):
@@ -52,7 +60,10 @@ class CheckpointConfig(Section):
 
     every: Literal["pass"] = "pass"
     keep: PositiveInt = 3
-    """The newest checkpoints that are kept, besides the best."""
+    """The newest checkpoints that are kept, besides the best. What a delta builds on is kept with it."""
+    full_every: PositiveInt = 1
+    """Every so many cuts one has all rows; the others are deltas: they have the rows that changed since that one, and
+    are of no use without it. 1: all are full."""
     directory: Annotated[
         str, AfterValidator(_check_below_output), Expect("a path below the run's output folder: relative, without '..'")
     ] = "checkpoints"

@@ -14,7 +14,15 @@ from geartrain.config.features import Feature
 from geartrain.config.model import ModelConfig, row_dim
 from geartrain.config.section import Expect, Many, Section
 from geartrain.config.sync import SyncConfig
-from geartrain.config.tables import TableConfig, table_initializer, table_optimizer
+from geartrain.config.tables import (
+    TableConfig,
+    table_admission,
+    table_expiry,
+    table_initializer,
+    table_limit,
+    table_optimizer,
+    table_row_dtype,
+)
 from geartrain.config.training import TrainingConfig
 from geartrain.config.unsupported import refuse_unsupported
 from geartrain.config.validation import validate
@@ -73,24 +81,25 @@ class JobConfig(Section):
     def table_specs(self) -> list[TableSpec]:
         """What a server needs to create each table, in the order of `table_names`.
 
-        `optimizer` has the fields of the config's optimizer (type, lr, l2, ...), `initializer` those of its initializer
-        (type, and range or std).
+        Its mappings have the fields of the config's sections: type, and those of that type.
         """
         default = self.tables.get("default", TableConfig())
-        specs = []
-        for name in self.table_names():
-            own = self.tables.get(name, TableConfig())
-            optimizer = table_optimizer(own, default, self.training.sparse_optimizer)
-            specs.append(
-                TableSpec(
-                    name=name,
-                    dim=row_dim(self.model),
-                    optimizer=optimizer.model_dump(mode="json"),
-                    initializer=table_initializer(own, default).model_dump(mode="json"),
-                    seed=self.training.seed,
-                )
-            )
-        return specs
+        return [self._table_spec(name, self.tables.get(name, TableConfig()), default) for name in self.table_names()]
+
+    def _table_spec(self, name: str, own: TableConfig, default: TableConfig) -> TableSpec:
+        max_rows, eviction = table_limit(own, default)
+        return TableSpec(
+            name=name,
+            dim=row_dim(self.model),
+            optimizer=table_optimizer(own, default, self.training.sparse_optimizer).model_dump(mode="json"),
+            initializer=table_initializer(own, default).model_dump(mode="json"),
+            seed=self.training.seed,
+            row_dtype=table_row_dtype(own, default),
+            admission=table_admission(own, default).model_dump(mode="json"),
+            expiry=table_expiry(own, default).model_dump(mode="json"),
+            max_rows=max_rows,
+            eviction=eviction,
+        )
 
 
 def config_json_schema() -> dict[str, Any]:

@@ -28,23 +28,12 @@ class NotYet:
 
 
 _MODELS = ("lr", "wide_deep", "deepfm", "dcn")
-_DENSE_OPTIMIZERS = ("sgd", "adagrad", "adam")
-_SPARSE_OPTIMIZERS = ("sgd", "adagrad", "rowwise_adagrad", "adam")
-_LATER_OPTIMIZERS = ("rowwise_adam", "ftrl")
 
 NOT_YET = (
     NotYet("model.type", _MODELS, later=("dlrm", "din", "mmoe")),
     NotYet("features.*.pooling", ("mean", "sum"), later=("none",)),
     NotYet("features.*.attends", (None,)),
-    NotYet("training.dense_optimizer.type", _DENSE_OPTIMIZERS, later=_LATER_OPTIMIZERS),
-    NotYet("training.sparse_optimizer.type", _SPARSE_OPTIMIZERS, later=_LATER_OPTIMIZERS),
     NotYet("training.precision", ("auto", "fp32"), later=("bf16", "fp16")),
-    NotYet("tables.*.optimizer.type", _SPARSE_OPTIMIZERS, later=_LATER_OPTIMIZERS),
-    NotYet("tables.*.row_dtype", ("fp32", None)),
-    NotYet("tables.*.admission.type", ("always", None)),
-    NotYet("tables.*.expiry.type", ("never", None)),
-    NotYet("tables.*.max_rows", (None,)),
-    NotYet("compression.embedding", ("auto", "fp32")),
     NotYet("compression.dense", ("auto", "fp32")),
     NotYet("portrait.num_probes", (20,)),
     NotYet("portrait.update_every_steps", (100,)),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
+import msgspec
+
 from geartrain.wire.message import Contribution, DenseSegment, GrantedInterval, Message, Route, ServerStats, TableSpec
 
 # --- control: node -> coordinator ------------------------------------------------------------------------------------
@@ -104,6 +106,14 @@ class Scores(Message, frozen=True):
     group_ids: bytes
 
 
+class SnapshotBegun(Message, frozen=True):
+    """A server has fixed the state of a snapshot and writes it; later windows do not change what it writes."""
+
+    node: str
+    term: int
+    snapshot: int
+
+
 class SnapshotTaken(Message, frozen=True):
     """A server wrote its part of a snapshot; `files` maps file name to its description (bytes, crc32, rows, ...)."""
 
@@ -123,10 +133,11 @@ class NodeFailed(Message, frozen=True):
 
 
 class JobClosed(Message, frozen=True):
-    """The node has given up all it held for the job (also when it held nothing)."""
+    """The node has given up all it held for the job (also when it held nothing); a server tells its last counters."""
 
     node: str
     job: str
+    stats: ServerStats | None = None
 
 
 FromNode: TypeAlias = (
@@ -139,6 +150,7 @@ FromNode: TypeAlias = (
     | Staged
     | Applied
     | Scores
+    | SnapshotBegun
     | SnapshotTaken
     | NodeFailed
     | JobClosed
@@ -232,7 +244,11 @@ class Decided(Message, frozen=True):
 
 
 class Apply(Message, frozen=True):
-    """The decision of window `version`: merge these contributions in this order, update once."""
+    """The decision of window `version`: merge these contributions in this order, update once, let rows leave.
+
+    `pass_versions`: the versions on which the latest passes began, in order, the last being the pass of this window; as
+    many as the expiry of any table looks back to.
+    """
 
     term: int
     version: int
@@ -242,6 +258,7 @@ class Apply(Message, frozen=True):
     dense_lr: float
     sparse_lr: dict[str, float]
     live_groups: list[int]
+    pass_versions: list[int] = msgspec.field(default_factory=list)
 
 
 class Evaluate(Message, frozen=True):
@@ -257,12 +274,17 @@ class Evaluate(Message, frozen=True):
 
 
 class TakeSnapshot(Message, frozen=True):
-    """Write this server's part of a checkpoint at `version` into the existing folder `directory`."""
+    """Write this server's part of a checkpoint at `version` into the existing folder `directory`.
+
+    Answered by `SnapshotBegun` at once, and by `SnapshotTaken` when it is on the disk. Tables whose last whole snapshot
+    was of version `base` write what changed since; None, and all others, write everything.
+    """
 
     term: int
     snapshot: int
     version: int
     directory: str
+    base: int | None = None
 
 
 class CloseJob(Message, frozen=True):

@@ -1,6 +1,7 @@
 """Messages of the data plane, between workers and servers: a msgpack header frame, then raw little-endian buffers.
 
-Each header says how long its buffers must be, so that a receiver checks sizes before it uses them.
+Each header says how long its buffers must be, so that a receiver checks sizes before it uses them. `codec` is how rows
+or their gradients are encoded, one of `kernels.wire_codec.CODECS`.
 """
 
 from __future__ import annotations
@@ -27,11 +28,13 @@ class Origin(msgspec.Struct, frozen=True):
 
 
 class PullRows(Message, frozen=True):
-    """Rows of version >= `version` for `counts[t]` keys of each table. Frames: keys uint64[sum(counts)], by table."""
+    """Rows of version >= `version` for `counts[t]` keys of each table, to be answered in `codec`. Frames: keys
+    uint64[sum(counts)], by table."""
 
     origin: Origin
     version: int
     counts: list[int]
+    codec: str = "fp32"
 
 
 class PullDense(Message, frozen=True):
@@ -50,8 +53,9 @@ class PutDense(Message, frozen=True):
 
 
 class Stage(Message, frozen=True):
-    """Gradient sums of a step. Frames: keys uint64[N], grads float32[N, D], shows float32[N], clicks float32[N],
-    dense float32[dense_stop - dense_start]; N = sum(counts), table-major. Dense positions are of the flat vector."""
+    """Gradient sums of a step. Frames: keys uint64[N], grads [N, D] encoded in `codec`, shows float32[N], clicks
+    float32[N], dense float32[dense_stop - dense_start]; N = sum(counts), table-major. Dense positions are of the flat
+    vector."""
 
     origin: Origin
     group: int
@@ -59,6 +63,7 @@ class Stage(Message, frozen=True):
     counts: list[int]
     dense_start: int
     dense_stop: int
+    codec: str = "fp32"
 
 
 ToServer: TypeAlias = PullRows | PullDense | PutDense | Stage
@@ -67,7 +72,7 @@ ToServer: TypeAlias = PullRows | PullDense | PutDense | Stage
 
 
 class Rows(Message, frozen=True):
-    """Answer to `PullRows`. Frames: rows float32[sum(counts), D]."""
+    """Answer to `PullRows`. Frames: rows [sum(counts), D] in the codec that was asked for."""
 
     sequence: int
     incarnation: int

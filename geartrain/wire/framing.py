@@ -14,9 +14,10 @@ import numpy as np
 import zmq
 from numpy.typing import NDArray
 
-from geartrain.errors import WireError
+from geartrain.errors import KernelError, WireError
 from geartrain.types import Floats, Keys
 from geartrain.wire.messages import FromNode, FromServer, PullRows, PutDense, Stage, ToNode, ToServer
+from kernels.wire_codec import CODECS, Encoded, decode_rows, encoded_bytes
 
 MAX_CONTROL_BYTES = 64 << 20
 """Largest control message: a million scores are 13 MB."""
@@ -66,7 +67,8 @@ def decode_reply_header(frames: Sequence[Frame]) -> FromServer:
 
 
 class StagedArrays(NamedTuple):
-    """The buffers of `Stage`: keys uint64[N], grads float32[N, D], shows and clicks float32[N], dense float32[P]."""
+    """The buffers of `Stage`, decoded: keys uint64[N], grads float32[N, D], shows and clicks float32[N], dense
+    float32[P]."""
 
     keys: Keys
     grads: Floats
@@ -76,8 +78,9 @@ class StagedArrays(NamedTuple):
 
 
 def pull_keys(message: PullRows, frames: Sequence[Frame], num_tables: int) -> Keys:
-    """The keys uint64[sum(counts)] of a `PullRows`, a view of its frame. Raises `WireError`."""
+    """The keys uint64[sum(counts)] of a `PullRows`, a view of its frame. Raises `WireError`, also for its codec."""
     need_frames(frames, 2)
+    _need_codec(message.codec)
     return _array(frames[1], np.dtype(np.uint64), _total(message.counts, num_tables), "keys")
 
 
@@ -88,13 +91,16 @@ def put_values(message: PutDense, frames: Sequence[Frame]) -> Floats:
 
 
 def staged_arrays(message: Stage, frames: Sequence[Frame], num_tables: int, row_dim: int) -> StagedArrays:
-    """The buffers of a `Stage`, views of its frames. Raises `WireError`."""
+    """The buffers of a `Stage`: views of its frames, but for gradients in another codec than fp32, which are decoded.
+
+    Raises `WireError`, also for a codec that is not known and for gradients that its encoder never makes.
+    """
     need_frames(frames, 6)
     total = _total(message.counts, num_tables)
     single = np.dtype(np.float32)
     return StagedArrays(
         keys=_array(frames[1], np.dtype(np.uint64), total, "keys"),
-        grads=_array(frames[2], single, total * row_dim, "grads").reshape(total, row_dim),
+        grads=_staged_grads(frames[2], message.codec, total, row_dim),
         shows=_array(frames[3], single, total, "shows"),
         clicks=_array(frames[4], single, total, "clicks"),
         dense=_array(frames[5], single, _length(message.dense_start, message.dense_stop), "dense"),
@@ -102,15 +108,60 @@ def staged_arrays(message: Stage, frames: Sequence[Frame], num_tables: int, row_
 
 
 def reply_floats(frames: Sequence[Frame], count: int, what: str) -> Floats:
-    """The buffer float32[count] behind a `Rows` or `Dense` header, a view of its frame. Raises `WireError`."""
+    """The buffer float32[count] behind a `Dense` header, a view of its frame. Raises `WireError`."""
     need_frames(frames, 2)
     return _array(frames[1], np.dtype(np.float32), count, what)
+
+
+def reply_rows(frames: Sequence[Frame], codec: str, out: Floats) -> None:
+    """Write the rows behind a `Rows` header, encoded in `codec`, to `out` float32[N, D]. Raises `WireError`."""
+    need_frames(frames, 2)
+    num_rows, row_dim = out.shape
+    _decode_into(out, _encoded(frames[1], codec, num_rows, row_dim, "rows"), codec, "rows")
 
 
 def need_frames(frames: Sequence[Frame], wanted: int) -> None:
     """Raises `WireError` unless a message has its header and `wanted - 1` buffers."""
     if len(frames) != wanted:
         raise WireError(f"a message of {len(frames)} frames, not {wanted}", expected=wanted, got=len(frames))
+
+
+def _staged_grads(frame: Frame, codec: str, num_rows: int, row_dim: int) -> Floats:
+    encoded = _encoded(frame, codec, num_rows, row_dim, "grads")
+    if codec == "fp32":
+        return _array(frame, np.dtype(np.float32), num_rows * row_dim, "grads").reshape(num_rows, row_dim)
+    grads = np.empty((num_rows, row_dim), dtype=np.float32)
+    _decode_into(grads, encoded, codec, "grads")
+    return grads
+
+
+def _encoded(frame: Frame, codec: str, num_rows: int, row_dim: int, what: str) -> Encoded:
+    """The rows in `frame` as they are, if it has the bytes that `codec` gives them."""
+    _need_codec(codec)
+    width = encoded_bytes(codec, row_dim)
+    encoded = _array(frame, np.dtype(np.uint8), num_rows * width, what)
+    if 4 * num_rows * row_dim > MAX_FRAME_BYTES:
+        raise WireError(
+            f"{what}: {num_rows} rows of {row_dim} floats, decoded more than {MAX_FRAME_BYTES} bytes",
+            field=what,
+            expected=f"at most {MAX_FRAME_BYTES} bytes",
+            got=4 * num_rows * row_dim,
+        )
+    return encoded.reshape(num_rows, width)
+
+
+def _decode_into(out: Floats, encoded: Encoded, codec: str, what: str) -> None:
+    try:
+        decode_rows(encoded, codec, out)
+    except KernelError as error:
+        row = error.facts.get("position")
+        raise WireError(f"{what}: row {row} is not in {codec}", field=what, expected=codec, got=row) from error
+
+
+def _need_codec(codec: str) -> None:
+    if codec not in CODECS:
+        known = ", ".join(CODECS)
+        raise WireError(f"codec {codec[:40]!r}, not one of {known}", field="codec", expected=known, got=codec[:40])
 
 
 def _total(counts: list[int], num_tables: int) -> int:

@@ -11,14 +11,28 @@ class Message(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True)
     """A message: on the wire a msgpack map with the name of its class under `type`."""
 
 
+def _of_type(name: str) -> dict[str, Any]:
+    value: dict[str, Any] = msgspec.field(default_factory=lambda: {"type": name})
+    return value
+
+
 class TableSpec(msgspec.Struct, frozen=True):
-    """A table as a server creates it. `optimizer` holds the validated fields of the config's sparse optimizer."""
+    """A table as a server creates it.
+
+    `optimizer`, `initializer`, `admission` and `expiry` hold the validated fields of the config's sections: type, and
+    those of that type. `max_rows` bounds the rows over all servers; `eviction` says whose leave first.
+    """
 
     name: str
     dim: int
     optimizer: dict[str, Any]
     initializer: dict[str, Any]
     seed: int
+    row_dtype: str = "fp32"
+    admission: dict[str, Any] = _of_type("always")
+    expiry: dict[str, Any] = _of_type("never")
+    max_rows: int | None = None
+    eviction: str = "lru"
 
 
 class DenseSegment(msgspec.Struct, frozen=True):
@@ -58,7 +72,12 @@ class Contribution(msgspec.Struct, frozen=True):
 
 
 class TableStats(msgspec.Struct, frozen=True):
-    """One table on one server: its rows and bytes now, its traffic since the job was opened, its latencies."""
+    """One table on one server: its rows and bytes now, its traffic since the job was opened, its latencies.
+
+    Since then `num_admitted` rows were born and `num_rejected` times a key got none; `num_expired` and `num_evicted`
+    rows left. `hottest` are the keys with most shows, and their shows, most first. `longest_growth_ms` is the most that
+    one window waited for the index to grow.
+    """
 
     num_rows: int
     bytes: int
@@ -69,6 +88,11 @@ class TableStats(msgspec.Struct, frozen=True):
     pull_p50_ms: float
     pull_p99_ms: float
     num_admitted: int
+    num_rejected: int = 0
+    num_expired: int = 0
+    num_evicted: int = 0
+    hottest: list[tuple[int, float]] = []
+    longest_growth_ms: float = 0.0
 
 
 class ServerStats(msgspec.Struct, frozen=True):

@@ -30,13 +30,25 @@ inline void divide_floats(float* to, const float* from, float divisor, size_t si
     for (size_t i = 0; i < size; i++) to[i] = from[i] / divisor;
 }
 
-// Asks for every cache line of [begin, begin + bytes).
+// Asks for every cache line of [begin, begin + bytes). Inlined always, as all functions that only prefetch must be: GCC
+// drops calls of a function that computes nothing.
 template <int kForWriting>
-inline void prefetch_bytes(const void* begin, size_t bytes) {
+[[gnu::always_inline]] inline void prefetch_bytes(const void* begin, size_t bytes) {
     const uintptr_t stop = reinterpret_cast<uintptr_t>(begin) + bytes;
     for (uintptr_t line = reinterpret_cast<uintptr_t>(begin) & ~uintptr_t{63}; line < stop; line += 64) {
         __builtin_prefetch(reinterpret_cast<const void*>(line), kForWriting);
     }
 }
+
+// The same for records that lie side by side from the start of a cache line, and fill lines or share one.
+template <int kForWriting, size_t kBytes>
+[[gnu::always_inline]] inline void prefetch_record(const void* begin) {
+    static_assert(kBytes % 64 == 0 || 64 % kBytes == 0);
+    for (size_t at = 0; at < kBytes; at += 64) {
+        __builtin_prefetch(static_cast<const char*>(begin) + at, kForWriting);
+    }
+}
+
+constexpr bool fits_cache_lines(size_t bytes) { return bytes != 0 && (bytes % 64 == 0 || 64 % bytes == 0); }
 
 }  // namespace geartrain

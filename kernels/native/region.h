@@ -1,33 +1,43 @@
-// Memory that grows without moving: address space is reserved once and committed in steps, pages come when touched.
+// A range of address space that never moves: reserved once, made usable and given back piece by piece, and zero where
+// it is new.
 #pragma once
 
 #include <cstddef>
 
 namespace geartrain {
 
+constexpr size_t kPage = 4096;
+constexpr size_t kHugePage = size_t{2} << 20;
+
 class Region {
 public:
-    // Reserves as much address space as the machine has memory, at most `max_bytes`.
-    explicit Region(size_t max_bytes);
+    // Reserves as much address space as the machine has memory times `share`, at most `max_bytes`. Throws
+    // std::bad_alloc when the machine refuses.
+    explicit Region(size_t max_bytes, size_t share = 1);
     ~Region();
     Region(const Region&) = delete;
     Region& operator=(const Region&) = delete;
 
     char* data() const { return data_; }
 
-    // Makes [0, bytes) usable; new bytes are zero. Throws std::length_error when that is more than was reserved, and
-    // std::bad_alloc when the machine refuses.
-    void ensure(size_t bytes) {
-        if (bytes > committed_) commit(bytes);
-    }
+    // Makes [begin, end) usable, whole pages; pages come when they are touched. Throws std::length_error beyond what
+    // was reserved, std::bad_alloc when the machine refuses.
+    void commit(size_t begin, size_t end);
+
+    // Asks for huge pages in [begin, end) of what was committed, or for small ones. A machine without huge pages
+    // refuses, and that is fine.
+    void use_huge_pages(size_t begin, size_t end, bool huge);
+
+    // Has the pages of [begin, end) at hand, so that the first touch of them does not wait. Nobody may use them yet.
+    void populate(size_t begin, size_t end);
+
+    // Gives the memory of [begin, end) back; it reads as zero from then on.
+    void release(size_t begin, size_t end);
 
 private:
-    void commit(size_t bytes);
-
     char* data_ = nullptr;
     char* mapping_ = nullptr;
     size_t reserved_ = 0;
-    size_t committed_ = 0;
 };
 
 }  // namespace geartrain

@@ -2,181 +2,324 @@
 
 #include <algorithm>
 #include <cstring>
-#include <stdexcept>
+#include <thread>
 #include <type_traits>
 
 #include "floats.h"
+#include "row_format.h"
 
 namespace geartrain {
 
-constexpr size_t kStatistics = 3;  // shows, clicks, last version
+// Rows are found for a chunk of keys, then visited: two tight loops beat one that does both.
+constexpr size_t kChunk = 2048;
+// Rows between a prefetch and its use.
+constexpr size_t kPullAhead = 96;
+constexpr size_t kUpdateAhead = 80;
 
-// Items between a prefetch and its use; memory answers many requests at once, so it pays to have many under way.
-constexpr size_t kAhead = 48;
-
-// A sweep over keys in stages, each far enough behind the one before that its cache lines have arrived.
-class Sweep {
+// Where the rows of a table lie, with what is known at compile time folded in.
+template <typename Kind, typename Format, size_t kDim>
+class Rows {
 public:
-    Sweep(const RowMap& map, const uint64_t* keys, size_t size) : map_(map), keys_(keys), size_(size) {}
+    explicit Rows(const RowArena& arena)
+        : base_(arena.base()),
+          value_bytes_(kDim != 0 ? kValueBytes : arena.value_bytes()),
+          extra_bytes_(kDim != 0 ? kExtraBytes : arena.extra_bytes()) {}
 
-    // Calls fetch(row) early for each row that exists, and work(i, row or kNone) for i in [0, size) in order.
-    template <typename Fetch, typename Work>
-    void run(Fetch fetch, Work work) {
-        size_t i = 0;
-        for (; i < std::min(size_, 2 * kAhead); i++) step<true>(i, fetch, work);
-        for (; i < size_; i++) step<false>(i, fetch, work);
-        for (; i < size_ + 2 * kAhead; i++) step<true>(i, fetch, work);
+    typename Format::Stored* values(size_t row) const {
+        return reinterpret_cast<typename Format::Stored*>(RowArena::values_at(base_, row, value_bytes_, extra_bytes_));
+    }
+    float* state(size_t row) const {
+        return reinterpret_cast<float*>(RowArena::extra_at(base_, row, value_bytes_, extra_bytes_));
+    }
+    template <int kForWriting>
+    [[gnu::always_inline]] void prefetch_values(size_t row) const {
+        if constexpr (fits_cache_lines(kValueBytes)) {
+            prefetch_record<kForWriting, kValueBytes>(values(row));
+        } else {
+            prefetch_bytes<kForWriting>(values(row), value_bytes_);
+        }
+    }
+    [[gnu::always_inline]] void prefetch_all(size_t row) const {
+        prefetch_values<1>(row);
+        if constexpr (fits_cache_lines(kExtraBytes)) {
+            prefetch_record<1, kExtraBytes>(state(row));
+        } else {
+            prefetch_bytes<1>(state(row), extra_bytes_);
+        }
     }
 
 private:
-    static constexpr size_t kRing = 128;
-    static_assert(kRing >= 2 * kAhead, "items in flight have places of their own");
+    // 0 where the dim is known only at run time.
+    static constexpr size_t kValueBytes = kDim * sizeof(typename Format::Stored);
+    static constexpr size_t kExtraBytes =
+        kDim != 0 ? Kind::state_width(kDim) * sizeof(float) + sizeof(Statistics) : 0;
 
-    // One item for each stage. At the edges of the sweep some have none: theirs is at `size` or later, or below zero,
-    // which wraps to a large number.
-    template <bool kAtEdge, typename Fetch, typename Work>
-    void step(size_t i, Fetch& fetch, Work& work) {
-        if (!kAtEdge || i < size_) ask(i);
-        if (!kAtEdge || i - kAhead < size_) probe(i - kAhead, fetch);
-        if (!kAtEdge || i - kAhead - kAhead / 2 < size_) follow(i - kAhead - kAhead / 2, fetch);
-        if (!kAtEdge || i - 2 * kAhead < size_) work(i - 2 * kAhead, probes_[(i - 2 * kAhead) % kRing].row);
+    char* base_;
+    size_t value_bytes_, extra_bytes_;
+};
+
+// Updates of single rows, with the room that they need.
+template <typename Kind, typename Format, size_t kDim>
+class RowUpdate {
+public:
+    RowUpdate(size_t dim, const Coefficients& coefficients, uint64_t seed, uint32_t version)
+        : dim_(kDim != 0 ? kDim : dim),
+          coefficients_(coefficients),
+          bounded_(coefficients.min_weight > -HUGE_VALF || coefficients.max_weight < HUGE_VALF),
+          seed_(seed),
+          version_(version),
+          room_(3 * dim_) {}
+
+    float* sum_room() { return room_.data(); }
+
+    // Updates a row that has been born.
+    void update(uint64_t key, typename Format::Stored* values, float* state, const float* grads) {
+        if constexpr (std::is_same_v<Format, Fp32>) {
+            in_floats(values, state, grads);
+        } else {
+            float* wide = room_.data() + 2 * dim_;
+            Format::widen(values, wide, dim_);
+            in_floats(wide, state, grads);
+            round_row<Format>(wide, values, dim_, RoundingBits(key, seed_, version_));
+        }
     }
 
-    void ask(size_t i) {
-        hashes_[i % kRing] = RowMap::hash(keys_[i]);
-        map_.prefetch(hashes_[i % kRing]);
+    // Updates a row from its initial values, which are not rounded.
+    void bear(uint64_t key, const Initializer& initializer, typename Format::Stored* values, float* state,
+              const float* grads) {
+        std::memset(state, 0, Kind::state_width(dim_) * sizeof(float));
+        if constexpr (std::is_same_v<Format, Fp32>) {
+            initializer.fill(key, values, dim_);
+            in_floats(values, state, grads);
+        } else {
+            float* wide = room_.data() + 2 * dim_;
+            initializer.fill(key, wide, dim_);
+            in_floats(wide, state, grads);
+            round_row<Format>(wide, values, dim_, RoundingBits(key, seed_, version_));
+        }
     }
 
-    template <typename Fetch>
-    void probe(size_t i, Fetch& fetch) {
-        const RowMap::Probe probe = map_.probe(keys_[i], hashes_[i % kRing]);
-        probes_[i % kRing] = probe;
-        if (probe.row != RowMap::kNone) fetch(probe.row);
-        if (probe.link != 0) map_.prefetch_link(probe.link);
+private:
+    void in_floats(float* values, float* state, const float* grads) {
+        Kind::update(values, state, state + dim_, room_.data() + dim_, grads, dim_, coefficients_);
+        if (bounded_) clamp(values, dim_, coefficients_.min_weight, coefficients_.max_weight);
     }
 
-    template <typename Fetch>
-    void follow(size_t i, Fetch& fetch) {
-        RowMap::Probe& probe = probes_[i % kRing];
-        if (probe.link == 0) return;
-        probe.row = map_.follow(keys_[i], probe.link);
-        if (probe.row != RowMap::kNone) fetch(probe.row);
-    }
-
-    const RowMap& map_;
-    const uint64_t* keys_;
-    size_t size_;
-    uint64_t hashes_[kRing];
-    RowMap::Probe probes_[kRing];
+    const size_t dim_;
+    const Coefficients coefficients_;
+    const bool bounded_;
+    const uint64_t seed_;
+    const uint32_t version_;
+    std::vector<float> room_;  // merged gradients, the optimizer's scratch, widened values
 };
 
 static size_t width_of(OptimizerKind kind, size_t dim) {
     switch (kind) {
-        case OptimizerKind::kSgd: return 0;
-        case OptimizerKind::kAdagrad: return dim;
-        case OptimizerKind::kRowwiseAdagrad: return 1;
-        case OptimizerKind::kAdam: return 2 * dim;
+        case OptimizerKind::kSgd: return Sgd::state_width(dim);
+        case OptimizerKind::kAdagrad: return Adagrad::state_width(dim);
+        case OptimizerKind::kRowwiseAdagrad: return RowwiseAdagrad::state_width(dim);
+        case OptimizerKind::kAdam: return Adam::state_width(dim);
+        case OptimizerKind::kRowwiseAdam: return RowwiseAdam::state_width(dim);
+        case OptimizerKind::kFtrl: return Ftrl::state_width(dim);
     }
     return 0;
 }
 
-RowStore::RowStore(size_t dim, OptimizerKind kind, const Initializer& initializer)
+RowStore::RowStore(size_t dim, OptimizerKind kind, RowDtype dtype, const Initializer& initializer, const RowLife& life)
     : dim_(dim),
-      kind_(kind),
       initializer_(initializer),
+      life_(life),
       state_width_(width_of(kind, dim)),
-      stride_(dim + state_width_ + kStatistics),
-      arena_((size_t{1} << 32) * stride_ * sizeof(float)),
-      scratch_(dim) {}
-
-void RowStore::pull(const uint64_t* keys, size_t num_keys, float* out) const {
-    Sweep(map_, keys, num_keys)
-        .run([&](uint32_t row) { prefetch_bytes<0>(row_at(row), dim_ * sizeof(float)); },
-             [&](size_t i, uint32_t row) {
-                 if (row != RowMap::kNone) {
-                     copy_floats(out + i * dim_, row_at(row), dim_);
-                 } else {
-                     initializer_.fill(keys[i], out + i * dim_, dim_);
-                 }
-             });
-}
-
-size_t RowStore::apply(const Gradients& gradients, const Coefficients& coefficients, uint32_t version) {
-    const size_t before = num_rows_;
-    switch (kind_) {
-        case OptimizerKind::kSgd: apply_as<Sgd>(gradients, coefficients, version); break;
-        case OptimizerKind::kAdagrad: apply_as<Adagrad>(gradients, coefficients, version); break;
-        case OptimizerKind::kRowwiseAdagrad: apply_as<RowwiseAdagrad>(gradients, coefficients, version); break;
-        case OptimizerKind::kAdam: apply_as<Adam>(gradients, coefficients, version); break;
+      arena_(dim * (dtype == RowDtype::kFp32 ? 4 : 2), state_width_),
+      sketch_(life.sketch_bytes, life.seed) {
+    switch (kind) {
+        case OptimizerKind::kSgd: choose<Sgd>(dtype); break;
+        case OptimizerKind::kAdagrad: choose<Adagrad>(dtype); break;
+        case OptimizerKind::kRowwiseAdagrad: choose<RowwiseAdagrad>(dtype); break;
+        case OptimizerKind::kAdam: choose<Adam>(dtype); break;
+        case OptimizerKind::kRowwiseAdam: choose<RowwiseAdam>(dtype); break;
+        case OptimizerKind::kFtrl: choose<Ftrl>(dtype); break;
     }
-    return num_rows_ - before;
 }
 
+// 16 values, and 17 with a first-order weight beside them, are what most models use.
 template <typename Kind>
-void RowStore::apply_as(const Gradients& gradients, const Coefficients& coefficients, uint32_t version) {
-    Sweep(map_, gradients.keys, gradients.num_keys)
-        .run([&](uint32_t row) { prefetch_bytes<1>(row_at(row), stride_ * sizeof(float)); },
-             [&](size_t i, uint32_t row) {
-                 // A row that was born or moved in the index since the look-up is found again here.
-                 if (row == RowMap::kNone) row = find_or_add(gradients.keys[i]);
-                 float* values = row_at(row);
-                 float* first = values + dim_;
-                 float* second = std::is_same_v<Kind, RowwiseAdagrad> ? scratch_.data() : first + dim_;
-                 Kind::update(values, first, second, gradients.grads + i * dim_, dim_, coefficients);
-                 float* statistics = first + state_width_;
-                 statistics[0] += gradients.shows[i];
-                 statistics[1] += gradients.clicks[i];
-                 std::memcpy(statistics + 2, &version, sizeof version);
-             });
+void RowStore::choose(RowDtype dtype) {
+    if (dtype == RowDtype::kFp16) return use<Kind, Fp16, 0>();
+    if (dtype == RowDtype::kBf16) return use<Kind, Bf16, 0>();
+    if (dim_ == 16) return use<Kind, Fp32, 16>();
+    if (dim_ == 17) return use<Kind, Fp32, 17>();
+    return use<Kind, Fp32, 0>();
 }
 
-uint32_t RowStore::find_or_add(uint64_t key) {
-    const uint64_t hash = RowMap::hash(key);
-    const uint32_t row = map_.find(key, hash);
-    if (row != RowMap::kNone) return row;
-    const uint32_t added = add_row(key, hash);
-    initializer_.fill(key, row_at(added), dim_);
-    return added;
+template <typename Kind, typename Format, size_t kDim>
+void RowStore::use() {
+    pull_ = &RowStore::pull_as<Kind, Format, kDim>;
+    update_range_ = &RowStore::update_range<Kind, Format, kDim>;
+    bear_ = &RowStore::bear<Kind, Format, kDim>;
 }
 
-uint32_t RowStore::add_row(uint64_t key, uint64_t hash) {
-    if (num_rows_ >= RowMap::kNone - 1) throw std::length_error("a table has at most 2**32 - 2 rows on one server");
-    arena_.ensure((num_rows_ + 1) * stride_ * sizeof(float));
-    const uint32_t row = static_cast<uint32_t>(num_rows_);
-    map_.insert(key, hash, row);
-    num_rows_++;
-    return row;
-}
+void RowStore::pull(const uint64_t* keys, size_t num_keys, float* out) const { (this->*pull_)(keys, num_keys, out); }
 
-void RowStore::write_records(const RecordBuffers& records) const {
-    map_.write_keys(records.keys);
-    for (size_t i = 0; i < num_rows_; i++) {
-        const float* row = row_at(i);
-        const float* statistics = row + dim_ + state_width_;
-        copy_floats(records.values + i * dim_, row, dim_);
-        copy_floats(records.states + i * state_width_, row + dim_, state_width_);
-        copy_floats(records.statistics + i * 2, statistics, 2);
-        std::memcpy(records.last_versions + i, statistics + 2, sizeof(uint32_t));
+template <typename Kind, typename Format, size_t kDim>
+void RowStore::pull_as(const uint64_t* keys, size_t num_keys, float* out) const {
+    const Rows<Kind, Format, kDim> rows(arena_);
+    const size_t dim = kDim != 0 ? kDim : dim_;
+    uint32_t found[kChunk];
+    for (size_t at = 0; at < num_keys; at += kChunk) {
+        const size_t size = std::min(kChunk, num_keys - at);
+        index_.find_many(keys + at, size, found);
+        for (size_t i = 0; i < std::min(size, kPullAhead); i++) {
+            if (found[i] != kNoRow) rows.template prefetch_values<0>(found[i]);
+        }
+        for (size_t i = 0; i < size; i++) {
+            if (i + kPullAhead < size && found[i + kPullAhead] != kNoRow) rows.template prefetch_values<0>(found[i + kPullAhead]);
+            if (found[i] != kNoRow) {
+                Format::widen(rows.values(found[i]), out + (at + i) * dim, dim);
+            } else {
+                initializer_.fill(keys[at + i], out + (at + i) * dim, dim);
+            }
+        }
     }
+}
+
+void RowStore::lookup(const uint64_t* keys, size_t num_keys, int64_t* rows) const {
+    uint32_t found[kChunk];
+    for (size_t at = 0; at < num_keys; at += kChunk) {
+        const size_t size = std::min(kChunk, num_keys - at);
+        index_.find_many(keys + at, size, found);
+        for (size_t i = 0; i < size; i++) rows[at + i] = found[i] == kNoRow ? -1 : static_cast<int64_t>(found[i]);
+    }
+}
+
+LifeCounts RowStore::apply(const std::vector<Contribution>& contributions, const Coefficients& coefficients,
+                           uint32_t version, unsigned num_threads) {
+    thread_local MergeRoom room;
+    const MergedGradients merged(contributions, dim_, room);
+    const size_t num_keys = merged.num_keys();
+    std::vector<Part> parts(std::max(1u, num_threads));
+    const auto update_part = [&](size_t t) {
+        (this->*update_range_)(merged, num_keys * t / parts.size(), num_keys * (t + 1) / parts.size(), coefficients,
+                               version, parts[t]);
+    };
+    std::vector<std::thread> threads;
+    for (size_t t = 1; t < parts.size(); t++) threads.emplace_back(update_part, t);
+    update_part(0);
+    for (std::thread& thread : threads) thread.join();
+
+    std::vector<size_t> missing = std::move(parts[0].missing);
+    for (size_t t = 0; t < parts.size(); t++) {
+        if (t > 0) missing.insert(missing.end(), parts[t].missing.begin(), parts[t].missing.end());
+        if (cut_ != nullptr) cut_->keep(parts[t].kept);
+        for (const HottestRows::Row& row : parts[t].hottest.rows()) hottest_.offer(row.key, row.shows);
+    }
+    std::vector<Newborn> newborns = admit(merged, missing, version);
+    const size_t num_evicted = make_room(newborns, version);
+    const uint64_t growth_ns = index_.growth_ns();
+    (this->*bear_)(merged, newborns, coefficients, version);
+    longest_growth_ns_ = std::max(longest_growth_ns_, index_.growth_ns() - growth_ns);
+    return {newborns.size(), missing.size() - newborns.size(), num_evicted};
+}
+
+template <typename Kind, typename Format, size_t kDim>
+void RowStore::update_range(const MergedGradients& merged, size_t begin, size_t end, const Coefficients& coefficients,
+                            uint32_t version, Part& part) {
+    const Rows<Kind, Format, kDim> rows(arena_);
+    const size_t dim = kDim != 0 ? kDim : dim_;
+    const size_t state_width = Kind::state_width(dim);
+    RowUpdate<Kind, Format, kDim> row_update(dim_, coefficients, life_.seed, version);
+    part.hottest = hottest_;
+    const Cut* const cut = cut_.get();
+    uint32_t found[kChunk];
+    for (size_t at = begin; at < end; at += kChunk) {
+        const size_t size = std::min(kChunk, end - at);
+        const uint64_t* keys = merged.keys() + at;
+        index_.find_many(keys, size, found);
+        const auto prefetch = [&](size_t i) __attribute__((always_inline)) {
+            if (found[i] != kNoRow) rows.prefetch_all(found[i]);
+            merged.prefetch(at + i);
+        };
+        for (size_t i = 0; i < std::min(size, kUpdateAhead); i++) prefetch(i);
+        for (size_t i = 0; i < size; i++) {
+            if (i + kUpdateAhead < size) prefetch(i + kUpdateAhead);
+            const uint32_t row = found[i];
+            if (row == kNoRow) {
+                part.missing.push_back(at + i);
+                continue;
+            }
+            float* state = rows.state(row);
+            Statistics* statistics = reinterpret_cast<Statistics*>(state + state_width);
+            if (cut != nullptr) {
+                const unsigned shard = shard_of(ShardIndex::hash(keys[i]));
+                if (cut->needs(shard, statistics->last_version)) cut->copy_row(shard, keys[i], row, part.kept);
+            }
+            const MergedGradients::Sum sum = merged.sum(at + i, row_update.sum_room());
+            row_update.update(keys[i], rows.values(row), state, sum.grads);
+            statistics->shows += sum.shows;
+            statistics->clicks += sum.clicks;
+            statistics->last_version = version;
+            part.hottest.offer(keys[i], statistics->shows);
+        }
+    }
+}
+
+template <typename Kind, typename Format, size_t kDim>
+void RowStore::bear(const MergedGradients& merged, const std::vector<Newborn>& newborns,
+                    const Coefficients& coefficients, uint32_t version) {
+    constexpr size_t kAhead = 24;
+    const Rows<Kind, Format, kDim> rows(arena_);
+    RowUpdate<Kind, Format, kDim> row_update(dim_, coefficients, life_.seed, version);
+    for (size_t i = 0; i < newborns.size(); i++) {
+        if (i + kAhead < newborns.size()) {
+            index_.prefetch(newborns[i + kAhead].hash);
+            merged.prefetch(newborns[i + kAhead].number);
+        }
+        const Newborn& newborn = newborns[i];
+        const MergedGradients::Sum sum = merged.sum(newborn.number, row_update.sum_room());
+        // Nothing is lost if a caller gives a key twice in one contribution: its row is updated twice.
+        if (const uint32_t known = index_.find(newborn.key, newborn.hash); known != kNoRow) {
+            row_update.update(newborn.key, rows.values(known), rows.state(known), sum.grads);
+            statistics(known)->shows += sum.shows;
+            statistics(known)->clicks += sum.clicks;
+            continue;
+        }
+        const uint32_t row = arena_.take();
+        index_.insert(newborn.key, newborn.hash, row);
+        num_rows_++;
+        row_update.bear(newborn.key, initializer_, rows.values(row), rows.state(row), sum.grads);
+        *statistics(row) = {sum.shows, sum.clicks, version};
+        hottest_.offer(newborn.key, sum.shows);
+    }
+}
+
+void RowStore::prepare_growth(size_t num_rows) {
+    arena_.prepare_growth(num_rows);
+    index_.prepare_growth(num_rows);
 }
 
 bool RowStore::has_any(const uint64_t* keys, size_t num_keys) const {
-    for (size_t i = 0; i < num_keys; i++) {
-        if (i + kAhead < num_keys) map_.prefetch(RowMap::hash(keys[i + kAhead]));
-        if (map_.find(keys[i], RowMap::hash(keys[i])) != RowMap::kNone) return true;
+    uint32_t found[kChunk];
+    for (size_t at = 0; at < num_keys; at += kChunk) {
+        const size_t size = std::min(kChunk, num_keys - at);
+        index_.find_many(keys + at, size, found);
+        if (std::any_of(found, found + size, [](uint32_t row) { return row != kNoRow; })) return true;
     }
     return false;
 }
 
 void RowStore::load(const Records& records) {
+    constexpr size_t kAhead = 24;
+    const size_t value_bytes = arena_.value_bytes();
+    deletions_.forget();  // rows of any last version may come
     for (size_t i = 0; i < records.num_rows; i++) {
-        if (i + kAhead < records.num_rows) map_.prefetch(RowMap::hash(records.keys[i + kAhead]));
-        float* row = row_at(add_row(records.keys[i], RowMap::hash(records.keys[i])));
-        float* statistics = row + dim_ + state_width_;
-        copy_floats(row, records.values + i * dim_, dim_);
-        copy_floats(row + dim_, records.states + i * state_width_, state_width_);
-        copy_floats(statistics, records.statistics + i * 2, 2);
-        std::memcpy(statistics + 2, records.last_versions + i, sizeof(uint32_t));
+        if (i + kAhead < records.num_rows) index_.prefetch(ShardIndex::hash(records.keys[i + kAhead]));
+        const uint32_t row = arena_.take();
+        index_.insert(records.keys[i], ShardIndex::hash(records.keys[i]), row);
+        num_rows_++;
+        std::memcpy(arena_.values(row), records.values + i * value_bytes, value_bytes);
+        copy_floats(arena_.state(row), records.states + i * state_width_, state_width_);
+        *statistics(row) = {records.statistics[2 * i], records.statistics[2 * i + 1], records.last_versions[i]};
+        hottest_.offer(records.keys[i], records.statistics[2 * i]);
     }
 }
 

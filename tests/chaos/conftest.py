@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 sys.path.append(str(Path(__file__).parents[1] / "integration" / "cluster"))
+sys.path.append(str(Path(__file__).parents[1] / "unit" / "tier"))
 
 from cluster_support import Commands, commands_in
 

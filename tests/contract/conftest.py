@@ -9,7 +9,19 @@ import pytest
 
 from kernels import _native
 
-CALLERS = ("checks", "dedup", "dense_update", "hashing", "initializer", "lookup_plan", "merge", "pool", "row_store")
+CALLERS = (
+    "checks",
+    "dedup",
+    "dense_update",
+    "hashing",
+    "initializer",
+    "lookup_plan",
+    "memory_limit",
+    "pool",
+    "row_life",
+    "row_store",
+    "wire_codec",
+)
 
 
 def runnable_builds() -> list[str]:

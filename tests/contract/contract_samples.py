@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from geartrain.types import Floats, Indices, Keys
+from kernels.contribution import Contribution
 
-many = settings(max_examples=60, deadline=None)
-few = settings(max_examples=20, deadline=None)
+# Slow draws say that the machine is busy, not that a test is wrong.
+many = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+few = settings(many, max_examples=20)
 
 EXTREME_KEYS = (0, 1, 2, 2**32, 2**63 - 1, 2**63, 2**64 - 2, 2**64 - 1)
 key_values = st.sampled_from(EXTREME_KEYS) | st.integers(0, 2**64 - 1)
@@ -21,20 +25,52 @@ seeds = st.integers(0, 2**64 - 1)
 dims = st.sampled_from([1, 2, 3, 7, 8, 9, 12, 16, 17, 31, 33])
 
 
-def keys_from(values: list[int]) -> Keys:
+def keys_from(values: Sequence[int]) -> Keys:
     return np.array(values, dtype=np.uint64)
+
+
+def unmixed(mixed: int) -> int:
+    """The inverse of `mix64`, step by step backwards."""
+    mask = 2**64 - 1
+    mixed ^= mixed >> 31 ^ mixed >> 62
+    mixed = mixed * pow(0x94D049BB133111EB, -1, 2**64) & mask
+    mixed ^= mixed >> 27 ^ mixed >> 54
+    mixed = mixed * pow(0xBF58476D1CE4E5B9, -1, 2**64) & mask
+    return mixed ^ mixed >> 30 ^ mixed >> 60
+
+
+def shard_keys(shard: int, numbers: Sequence[int]) -> list[int]:
+    """Different keys of one shard, whose hashes have these numbers behind the shard's bits."""
+    return [unmixed(shard << 54 | number) for number in numbers]
 
 
 def floats(seed: int, *shape: int) -> Floats:
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
-def assert_same(got: NDArray[np.generic], expected: NDArray[np.generic]) -> None:
+def contribution(keys: Keys, dim: int, seed: int, weight: float = 1.0, shows: float | None = None) -> Contribution:
+    """One worker's gradients for `keys`; of its shows, some small number for each key if none is given, half click."""
+    grads = floats(seed, len(keys), dim)
+    counts: Floats = np.ceil(np.abs(floats(seed + 1, len(keys)))) if shows is None else np.full(len(keys), shows, "f4")
+    return Contribution(keys, grads, counts, counts * np.float32(0.5), weight)
+
+
+def assert_same(got: NDArray[Any], expected: NDArray[Any]) -> None:
     """Equal in dtype, shape and every bit."""
     assert got.dtype == expected.dtype
     assert got.shape == expected.shape
     np.testing.assert_array_equal(got, expected)
     assert got.tobytes() == expected.tobytes()
+
+
+def assert_same_fields(got: Any, expected: Any) -> None:
+    """Two dataclasses of arrays, or of dataclasses of arrays, are the same in every bit."""
+    for field in fields(expected):
+        ours, theirs = getattr(got, field.name), getattr(expected, field.name)
+        if isinstance(theirs, np.ndarray):
+            assert_same(ours, theirs)
+        else:
+            assert_same_fields(ours, theirs)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ import pytest
 import kernels
 from geartrain.types import NUM_SHARDS
 from kernels import _native
+from kernels.contribution import Contribution
 from kernels.dense_update import apply_dense
 from kernels.explain import explain
 from kernels.hashing import mix64
@@ -93,7 +94,7 @@ def test_many_threads_pull_the_same_rows() -> None:
     keys = mix64(np.arange(20_000, dtype=np.uint64))
     half = keys[::2].copy()
     ones = np.ones(len(half), dtype=np.float32)
-    store.apply(half, np.ones((len(half), 5), dtype=np.float32), ones, ones, UpdateRule(lr=0.1), 1)
+    store.apply([Contribution(half, np.ones((len(half), 5), dtype=np.float32), ones, ones, 1.0)], UpdateRule(lr=0.1), 1)
     expected = np.empty((len(keys), 5), dtype=np.float32)
     store.pull(keys, expected)
     outs = [np.empty_like(expected) for _ in range(4)]

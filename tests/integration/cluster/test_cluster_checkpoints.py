@@ -103,6 +103,68 @@ def test_evaluate_and_predict(standing: Standing, trained: dict[str, Any], comma
     assert {entry.name for entry in commands.folder.iterdir()} == {"in-1.csv", "in-2.csv", "scores.csv"}
 
 
+@pytest.fixture(scope="module")
+def deltas(standing: Standing) -> dict[str, Any]:
+    """The same four passes; the second and third cut are deltas on the first."""
+    return standing.run(name="trained", training=FOUR, checkpoint={"keep": 10, "full_every": 3})
+
+
+def test_deltas_are_written_and_change_nothing_else(trained: dict[str, Any], deltas: dict[str, Any]) -> None:
+    told = [manifest(cut(deltas, number)) for number in (1, 2, 3, 4)]
+    bases = [one["base"] and one["base"]["checkpoint"] for one in told]
+    assert bases == [None, cut(deltas, 1).name, cut(deltas, 1).name, None]
+    kinds = [{about["kind"] for about in one["files"].values() if about["part"] == "rows"} for one in told]
+    assert kinds == [{"full"}, {"delta"}, {"delta"}, {"full"}]
+    for number in (1, 4):
+        assert content(cut(deltas, number)) == content(cut(trained, number))
+    for fact in ("valid", "test", "version", "samples"):
+        assert deltas[fact] == trained[fact], fact
+
+
+def test_a_delta_is_evaluated_and_begun_from(
+    standing: Standing, trained: dict[str, Any], deltas: dict[str, Any]
+) -> None:
+    tests, begun = [], []
+    for result in (trained, deltas):
+        task = {"kind": "evaluate", "checkpoint": str(cut(result, 3))}
+        tests.append(standing.run(task, name="trained", training=FOUR)["test"])
+        task = {"kind": "train", "init": "init_from", "checkpoint": str(cut(result, 3))}
+        begun.append(standing.run(task, name="begun", training={**FOUR, "passes": 1})["test"])
+    assert tests[0] == tests[1]
+    assert begun[0] == begun[1]
+
+
+def test_a_run_resumed_from_a_delta_equals_one_in_one_go(
+    standing: Standing, trained: dict[str, Any], deltas: dict[str, Any], commands: Commands
+) -> None:
+    config = write_job(standing.data, "resume-delta.json", name="trained", training=FOUR)
+    resumed = commands.run(
+        "train", str(config), "--output=out", "--resume", str(cut(deltas, 2)), "--server-num=3", "--json"
+    ).json
+    for fact in ("passes", "samples", "version", "valid", "test"):
+        assert resumed[fact] == trained[fact], fact
+    scores = commands.run("evaluate", resumed["checkpoint"], "--json", "--server-num=1").json
+    assert scores["test"] == trained["test"]
+
+    moved = commands.folder / "moved" / cut(deltas, 2).name
+    shutil.copytree(cut(deltas, 2), moved)
+    for arguments in (["evaluate", str(moved)], ["train", str(config), "--output=o", "--resume", str(moved)]):
+        done = commands.run(*arguments)
+        assert (done.status, done.stdout) == (2, "")
+        assert f"{moved} is a delta on '{cut(deltas, 1).name}', which was expected beside it" in done.error_line
+
+
+def test_the_best_pass_may_be_a_delta(standing: Standing) -> None:
+    """What it builds on is kept with it."""
+    early = standing.run(name="best", training=OVERSHOOTING, checkpoint={"keep": 1, "full_every": 100})
+    best = early["best_pass"]
+    there = {cut(early, number) for number in (1, best, early["passes"])}
+    assert set(Path(early["checkpoint"]).parent.iterdir()) == there
+    whole = standing.run(name="best", training=OVERSHOOTING, checkpoint={"keep": 1})
+    for fact in ("best_pass", "best_version", "passes", "valid", "test"):
+        assert early[fact] == whole[fact], fact
+
+
 def test_evaluation_leaves_no_trace(standing: Standing, trained: dict[str, Any]) -> None:
     """Unseen ids are scored; asked again, the same comes out."""
     title, *rows = (standing.data / "valid.csv").read_text().splitlines()[:51]
@@ -126,7 +188,7 @@ def any_file(checkpoint: Path, pattern: str) -> Path:
 
 
 def truncate(checkpoint: Path) -> str:
-    file = any_file(checkpoint, "table-user.s1.values.npy")
+    file = any_file(checkpoint, "table-user.s1.rows")
     file.write_bytes(file.read_bytes()[:-4])
     return file.name
 
@@ -140,7 +202,7 @@ def flip(checkpoint: Path) -> str:
 
 
 def remove(checkpoint: Path) -> str:
-    file = any_file(checkpoint, "table-item.s0.states.npy")
+    file = any_file(checkpoint, "table-item.s0.rows")
     file.unlink()
     return file.name
 
@@ -196,6 +258,8 @@ OTHER_MODELS: list[tuple[str, list[str], str]] = [
     ("--init-from", ["--set=features.0.table=person"], "features.0.table"),
     ("--resume", ["--set=training.sparse_optimizer={type: adam, lr: 0.01}"], "tables.user.optimizer.type"),
     ("--resume", ["--set=training.dense_optimizer={type: sgd, lr: 0.01}"], "training.dense_optimizer.type"),
+    ("--init-from", ["--set=tables={item: {row_dtype: bf16}}"], "tables.item.row_dtype"),
+    ("--resume", ["--set=tables={user: {admission: {type: count, n: 2}}}"], "tables.user.admission.sketch_mb"),
 ]
 
 

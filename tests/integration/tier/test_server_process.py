@@ -115,7 +115,9 @@ def test_a_job_from_opening_to_shutdown(coordinator: ScriptedCoordinator) -> Non
     client.close()
     coordinator.heartbeat = None
     assert coordinator.ask(apply) == Applied("s0", register.incarnation, 1, 1)
-    assert coordinator.ask(CloseJob(1, "j", "done")) == JobClosed("s0", "j")
+    closed = coordinator.ask(CloseJob(1, "j", "done"))
+    assert isinstance(closed, JobClosed)
+    assert (closed.node, closed.job) == ("s0", "j")
     coordinator.say(Shutdown("done"))
     thread.join()
     assert errors == []

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
+import queue
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import zmq
 
@@ -15,6 +16,7 @@ from coordinator.routing import initial_route
 from embedding_tier.client import TierClient
 from embedding_tier.control import ServerControl
 from embedding_tier.server import TierServer
+from geartrain.checkpoint_layout import BaseCheckpoint
 from geartrain.types import Floats, Indices, Keys
 from geartrain.wire.messages import (
     Apply,
@@ -24,7 +26,10 @@ from geartrain.wire.messages import (
     OpenJob,
     PlaceDense,
     Route,
+    SnapshotBegun,
+    SnapshotTaken,
     TableSpec,
+    TakeSnapshot,
     ToNode,
 )
 from geartrain.wire.zmq import RouterServer
@@ -77,7 +82,11 @@ class TierCluster:
             )
             for name, t in zip(self.names, self.tiers, strict=True)
         ]
-        self.controls = [ServerControl(*one) for one in zip(self.names, itertools.count(100), self.tiers, strict=False)]
+        self.told: queue.SimpleQueue[FromNode] = queue.SimpleQueue()
+        self.controls = [
+            ServerControl(name, 100 + number, tier, self.told.put)
+            for number, (name, tier) in enumerate(zip(self.names, self.tiers, strict=True))
+        ]
         self.route: Route = initial_route(self.names, [router.address for router in self.routers])
         self.bounds = [NUM_DENSE * part // self.num_servers for part in range(self.num_servers + 1)]
         self.clients: list[TierClient] = []
@@ -85,6 +94,28 @@ class TierCluster:
 
     def broadcast(self, message: ToNode) -> list[FromNode | None]:
         return [control.handle(message) for control in self.controls]
+
+    def begin_snapshot(self, directory: Path, version: int, base: BaseCheckpoint | None = None, term: int = 1) -> None:
+        """Fix the state of all servers, which write it into the folder from now on."""
+        directory.mkdir(exist_ok=True)
+        message = TakeSnapshot(term, version, version, str(directory), base.version if base is not None else None)
+        assert self.broadcast(message) == [SnapshotBegun(name, term, version) for name in self.names]
+
+    def end_snapshot(self, directory: Path, version: int, base: BaseCheckpoint | None = None, term: int = 1) -> Path:
+        """Wait for all servers, and write what the coordinator would."""
+        files: dict[str, Any] = {}
+        for _ in self.names:
+            taken = self.told.get(timeout=PATIENT_S)
+            assert isinstance(taken, SnapshotTaken) and (taken.term, taken.snapshot) == (term, version), taken
+            files |= taken.files
+        assert {path.name for path in directory.iterdir()} == set(files)
+        manifest = {"job": JOB, "term": term, "version": version, "files": files, "base": base}
+        (directory / "manifest.json").write_bytes(msgspec.json.encode(manifest))
+        return directory
+
+    def take_snapshot(self, directory: Path, version: int, base: BaseCheckpoint | None = None, term: int = 1) -> Path:
+        self.begin_snapshot(directory, version, base, term)
+        return self.end_snapshot(directory, version, base, term)
 
     def open(self, term: int = 1, put_by: str = "w0") -> None:
         config: dict[str, Any] = {"sync": {"pipeline_depth": self.pipeline_depth}}

@@ -76,7 +76,7 @@ def eight_servers(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, A
 def test_eight_servers_share_a_table_of_three_rows(eight_servers: tuple[dict[str, Any], Path]) -> None:
     result, _ = eight_servers
     state = read_state(result["checkpoint"])
-    counts = [about["num_rows"] for about in state.manifest.files.values() if about["part"] == "keys"]
+    counts = [about["num_rows"] for about in state.manifest.files.values() if about["part"] == "rows"]
     assert (len(counts), sum(counts)) == (8, 3)
     assert state.tables["item"].statistics[:, 0].tolist() == [20, 20, 20]
     assert result["samples"] == 60

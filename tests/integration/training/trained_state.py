@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coordinator.checkpoints import Manifest, load_manifest
+from embedding_tier.table_reader import TableReader
 from geartrain.types import Floats, Keys
+from kernels.row_records import RowRecords
 
 ROW_PARTS = ("keys", "values", "states", "statistics", "last_versions")
 
@@ -50,18 +52,24 @@ def read_state(checkpoint: str) -> State:
     """The content of a checkpoint directory."""
     directory = Path(checkpoint)
     manifest = load_manifest(directory)
-    parts: dict[tuple[str, str | None], list[tuple[int, NDArray[Any]]]] = {}
+    tables: dict[str, list[RowRecords]] = {}
+    dense: dict[str, list[tuple[int, Floats]]] = {}
     for name, about in manifest.files.items():
-        array = np.load(directory / name, allow_pickle=False)
-        parts.setdefault((about["part"], about.get("table")), []).append((about.get("start", 0), array))
+        if about["part"] == "rows":
+            with TableReader(directory / name, about) as reader:
+                tables.setdefault(about["table"], []).extend(reader.read(shard).rows for shard in reader.entries or [0])
+        else:
+            array = np.load(directory / name, allow_pickle=False)
+            dense.setdefault(about["part"], []).append((about["start"], array))
     joined = {
-        place: np.concatenate([array for _, array in sorted(arrays, key=lambda one: one[0])], axis=-1)
-        if place[1] is None
-        else np.concatenate([array for _, array in arrays])
-        for place, arrays in parts.items()
+        part: np.concatenate([array for _, array in sorted(arrays, key=lambda one: one[0])], axis=-1)
+        for part, arrays in dense.items()
     }
-    tables = {}
-    for table in sorted({table for _, table in joined if table is not None}):
-        order = np.argsort(joined["keys", table])
-        tables[table] = Rows(*(joined[part, table][order] for part in ROW_PARTS))
-    return State(manifest, tables, joined["dense", None], joined["dense_states", None])
+    rows = {table: _by_key(records) for table, records in sorted(tables.items())}
+    return State(manifest, rows, joined["dense"], joined["dense_states"])
+
+
+def _by_key(records: list[RowRecords]) -> Rows:
+    joined = {part: np.concatenate([getattr(one, part) for one in records]) for part in ROW_PARTS}
+    order = np.argsort(joined["keys"])
+    return Rows(*(joined[part][order] for part in ROW_PARTS))

@@ -72,3 +72,7 @@ class TrainingCluster:
         job = str(self._client.submit(checked.to_dict(), dict(task or {"kind": "train"}))["id"])
         ended = self._client.wait(job, lambda _: self._cluster.check(), poll_s=POLL_S)
         return Ended(ended, read_journal(self.folder / "state", job))
+
+    def tier_stats(self) -> dict[str, Any]:
+        """What the API tells of the embedding tier: after a job, the last of it."""
+        return self._client.tier_stats()

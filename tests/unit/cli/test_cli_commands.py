@@ -136,6 +136,18 @@ def test_a_node_needs_its_coordinator(role: str) -> None:
     assert run(role, "--coordinator", "somewhere").exit_code == 2
 
 
+@pytest.mark.parametrize(("options", "wanted"), [([], None), (["--threads", "4"], 4)])
+def test_a_server_has_as_many_threads_as_it_is_given(
+    options: list[str], wanted: int | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    started: list[dict[str, Any]] = []
+    monkeypatch.setenv("GEARTRAIN_HOME", str(tmp_path))
+    monkeypatch.setattr("embedding_tier.__main__.run", lambda **fields: started.append(fields))
+    assert run("server", "--coordinator", "host:1", *options).exit_code == 0
+    assert started[0]["num_threads"] == wanted
+    assert run("server", "--coordinator", "host:1", "--threads", "0").exit_code == 2
+
+
 def test_data_prints_the_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("geartrain.data.datasets.fetch", lambda name, directory: {"train": directory / name / "t.csv"})
     assert run("data", "adult", "--directory", str(tmp_path)).stdout == f"{tmp_path}/adult/t.csv\n"
@@ -153,14 +165,14 @@ def test_data_without_network_is_one_line(monkeypatch: pytest.MonkeyPatch) -> No
 def test_bench_runs_the_module_of_that_name(monkeypatch: pytest.MonkeyPatch) -> None:
     class Module:
         @staticmethod
-        def main(json: bool) -> int:
-            return 3 if json else 4
+        def main(json: bool, quick: bool) -> int:
+            return (3 if json else 4) + 10 * quick
 
     monkeypatch.setattr(tools, "benchmark_names", lambda: ["end-to-end", "tier"])
     imported: list[str] = []
     monkeypatch.setattr(tools.importlib, "import_module", lambda name: imported.append(name) or Module)
     assert run("bench", "end-to-end", "--json").exit_code == 3
-    assert run("bench", "end-to-end").exit_code == 4
+    assert run("bench", "end-to-end", "--quick").exit_code == 14
     assert imported == ["benchmarks.end_to_end"] * 2
     result = run("bench", "warp")
     assert (result.exit_code, "one of end-to-end, tier" in result.stderr) == (2, True)

@@ -158,12 +158,13 @@ def test_an_error_of_several_lines_becomes_one(tmp_path: Path) -> None:
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
     """A checkpoint folder as far as commands look into it: the manifest."""
+    from coordinator.checkpoints import FORMAT
     from geartrain.config import load_config
 
     folder = tmp_path / "checkpoints" / "pass-3"
     folder.mkdir(parents=True)
     manifest = {
-        "format": 1,
+        "format": FORMAT,
         "job": "tiny-1",
         "config": load_config(write_job(tmp_path)).to_dict(),
         "version": 6,
@@ -177,12 +178,9 @@ def checkpoint(tmp_path: Path) -> Path:
         "index": {"standard": {}, "key_kinds": {}},
         "segments": [],
         "dense_optimizer": {},
-        "files": {
-            part: {"bytes": 0, "crc32": 0, "server": "s0", "table": "user", "part": part} for part in ("keys", "values")
-        },
+        "files": {"user": {"bytes": 0, "crc32": 0, "server": "s0", "table": "user", "part": "rows", "kind": "full"}},
     }
-    for part in ("keys", "values"):
-        (folder / part).touch()
+    (folder / "user").touch()
     (folder / "manifest.json").write_text(json.dumps(manifest))
     return folder
 

@@ -22,10 +22,34 @@ def _some(required: dict[str, Any], optional: dict[str, Any]) -> st.SearchStrate
     return st.fixed_dictionaries(required, optional=optional)
 
 
-optimizers = st.one_of(
-    _some({"type": st.just("sgd"), "lr": rates}, {"l2": shares}),
-    _some({"type": st.just("adagrad"), "lr": rates}, {"eps": rates}),
-    _some({"type": st.just("adam"), "lr": rates}, {"beta1": shares, "beta2": shares, "eps": rates, "l2": shares}),
+_SHARED: list[tuple[str, dict[str, Any]]] = [
+    ("sgd", {"l2": shares}),
+    ("adagrad", {"eps": rates}),
+    ("adam", {"beta1": shares, "beta2": shares, "eps": rates, "l2": shares}),
+]
+_OF_TABLES: list[tuple[str, dict[str, Any]]] = [
+    ("rowwise_adagrad", {"eps": rates}),
+    ("rowwise_adam", {"beta1": shares, "beta2": shares}),
+    ("ftrl", {"l1": shares, "l2": shares, "beta": rates}),
+]
+optimizers = st.one_of(*(_some({"type": st.just(kind), "lr": rates}, more) for kind, more in _SHARED))
+bounds = st.tuples(st.floats(-10, -1), st.floats(1, 10)).map(list)
+sparse_optimizers = st.one_of(
+    *(
+        _some({"type": st.just(kind), "lr": rates}, {**more, "weight_bounds": bounds})
+        for kind, more in [*_SHARED, *_OF_TABLES]
+    )
+)
+admissions = st.one_of(
+    st.just({"type": "always"}),
+    _some({"type": st.just("probability"), "p": st.floats(1e-6, 1)}, {}),
+    _some({"type": st.just("count"), "n": st.integers(1, 255)}, {"sketch_mb": st.sampled_from([1, 8, 256])}),
+)
+expiries = st.one_of(
+    st.just({"type": "never"}),
+    _some({"type": st.just("unseen"), "versions": counts}, {}),
+    _some({"type": st.just("unseen"), "passes": st.integers(1, 1000)}, {}),
+    _some({"type": st.just("score")}, {"threshold": rates, "decay": st.floats(1e-6, 1), "every_versions": counts}),
 )
 kinds = st.one_of(
     _some({"kind": st.just("categorical")}, {"table": tables}),
@@ -71,9 +95,14 @@ def accepted_fields(draw: st.DrawFn) -> dict[str, Any]:
         st.one_of(st.just({"type": "lr"}), _some({"type": st.sampled_from(["wide_deep", "deepfm", "dcn"])}, tower))
     )
     training = draw(
-        _some({}, {"lr_schedule": schedules, "sparse_optimizer": optimizers, "dense_optimizer": optimizers})
+        _some({}, {"lr_schedule": schedules, "sparse_optimizer": sparse_optimizers, "dense_optimizer": optimizers})
     )
-    own = draw(_some({}, {"optimizer": optimizers, "initializer": st.just({"type": "normal", "std": 0.5})}))
+    limits = {"max_rows": counts, "row_dtype": st.sampled_from(["fp32", "fp16", "bf16"])}
+    life = {"admission": admissions, "expiry": expiries, **limits}
+    initializer = st.just({"type": "normal", "std": 0.5})
+    own = draw(_some({}, {"optimizer": sparse_optimizers, "initializer": initializer, **life}))
+    if "max_rows" in own and draw(st.booleans()):
+        own["eviction"] = draw(st.sampled_from(["lru", "lfu"]))
     sync = draw(
         _some(
             {},

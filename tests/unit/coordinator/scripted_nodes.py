@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from coordinator import journal
+from coordinator.checkpoints import Manifest
 from coordinator.commands import (
     Command,
     ComputeMetrics,
+    CutFilesDone,
     FilesDone,
     Journal,
     MetricsComputed,
@@ -83,6 +85,7 @@ class ScriptedNodes:
         self.report_twice = False
         self.skip_steps: set[int] = set()
         self._early: dict[str, set[int]] = {}
+        self._snapshots: set[tuple[str, int, int]] = set()
         self._waiting: list[Callable[[], list[Command]]] = []
         self._versions = {f"s{number}": 0 for number in range(num_servers)}
         for name in [*self._versions, *(f"w{number}" for number in range(num_workers))]:
@@ -92,8 +95,10 @@ class ScriptedNodes:
         role = "server" if name.startswith("s") else "worker"
         self.core.member(wire.Register(role, "token", 100 + int(name[1:]), f"ipc://{name}", "cpu", "host", name), 0.0)
 
-    def submit(self, config: JobConfig, index: DatasetIndex, task: Task | None = None, **more: Any) -> str:
-        record = JobRecord(f"job{len(self.core.records)}", config, task or Task(), index, None, 1000.0, **more)
+    def submit(
+        self, config: JobConfig, index: DatasetIndex, task: Task | None = None, manifest: Manifest | None = None
+    ) -> str:
+        record = JobRecord(f"job{len(self.core.records)}", config, task or Task(), index, manifest, 1000.0)
         self.deliver(self.core.submit(record, self.now_s))
         return record.id
 
@@ -141,8 +146,10 @@ class ScriptedNodes:
                     )
                 case PublishCut():
                     self.cuts.append(command)
-                    self._answer_shell(FilesDone(command.job))
-                case PrepareCut() | WritePredictions():
+                    self._answer_shell(CutFilesDone(command.job))
+                case PrepareCut():
+                    self._answer_shell(CutFilesDone(command.job))
+                case WritePredictions():
                     self._answer_shell(FilesDone(command.job))
 
     def _answer_shell(self, event: Any) -> None:
@@ -187,10 +194,20 @@ class ScriptedNodes:
                     )
                 )  # fmt: skip
             case wire.TakeSnapshot():
-                assert message.version == self._versions[node], "a snapshot of another version"
-                self._answer(wire.SnapshotTaken(node, message.term, message.snapshot, {f"rows.{node}": {"bytes": 1}}))
+                self._take_snapshot(node, message)
             case wire.CloseJob():
                 self._answer(wire.JobClosed(node, message.job))
+
+    def _take_snapshot(self, node: str, asked: wire.TakeSnapshot) -> None:
+        """As a server does: the state is fixed at once, the files are written whenever their turn comes."""
+        key = (node, asked.term, asked.snapshot)
+        if key not in self._snapshots:
+            assert asked.version == self._versions[node], "a snapshot of another version"
+            self._snapshots.add(key)
+            kind = "full" if asked.base is None else "delta"
+            files = {f"rows.{node}": {"bytes": 1, "kind": kind}}
+            self._answer(wire.SnapshotTaken(node, asked.term, asked.snapshot, files))
+        self._answer(wire.SnapshotBegun(node, asked.term, asked.snapshot))
 
     def _apply(self, node: str, decision: wire.Apply) -> None:
         """As a server does: in order, once each; what comes early waits."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import zlib
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ def manifest(**changes: Any) -> dict[str, Any]:
         index=DataStatistics({}, {}),
         segments=[],
         dense_optimizer={},
-        files={"rows.npy": {"bytes": 4, "crc32": zlib.crc32(b"abcd")}},
+        files={"t.rows": {"bytes": 4, "crc32": zlib.crc32(b"abcd")}},
     )
     return {**msgspec.to_builtins(whole), **changes}
 
@@ -46,7 +47,7 @@ def manifest(**changes: Any) -> dict[str, Any]:
 def cut(root: Path, name: str, **changes: Any) -> Path:
     temporary = root / f".tmp-{name}"
     prepare(temporary)
-    (temporary / "rows.npy").write_bytes(b"abcd")
+    (temporary / "t.rows").write_bytes(b"abcd")
     publish(temporary, root / name, manifest(**changes), ())
     return root / name
 
@@ -62,18 +63,88 @@ def test_a_cut_replaces_one_of_the_same_name_and_removes_the_expired(tmp_path: P
     cut(tmp_path, "pass-1")
     temporary = tmp_path / ".tmp-again"
     prepare(temporary)
-    (temporary / "rows.npy").write_bytes(b"wxyz")
-    files = {"rows.npy": {"bytes": 4, "crc32": zlib.crc32(b"wxyz")}}
+    (temporary / "t.rows").write_bytes(b"wxyz")
+    files = {"t.rows": {"bytes": 4, "crc32": zlib.crc32(b"wxyz")}}
     publish(temporary, tmp_path / "pass-1", manifest(version=4, files=files), (old, tmp_path / "gone-already"))
     assert load_manifest(tmp_path / "pass-1").version == 4
     assert [entry.name for entry in tmp_path.iterdir()] == ["pass-1"]
 
 
 def test_what_a_death_left_is_cleared_before_the_next_cut(tmp_path: Path) -> None:
-    (tmp_path / ".tmp-pass-1").mkdir()
-    (tmp_path / ".tmp-pass-1" / "half.npy").write_bytes(b"x")
+    cut(tmp_path, "pass-0")
+    for name in ("pass-1", "pass-7", "removed-pass-0"):
+        (tmp_path / f".tmp-{name}").mkdir()
+        (tmp_path / f".tmp-{name}" / "half.npy").write_bytes(b"x")
     prepare(tmp_path / ".tmp-pass-1")
     assert list((tmp_path / ".tmp-pass-1").iterdir()) == []
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == [".tmp-pass-1", "pass-0"]
+
+
+def test_a_death_in_the_middle_of_a_removal_leaves_no_half_of_a_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = cut(tmp_path, "old")
+    prepare(tmp_path / ".tmp-new")
+    (tmp_path / ".tmp-new" / "t.rows").write_bytes(b"abcd")
+
+    def dies(path: Path, ignore_errors: bool = False) -> None:
+        if path.exists():
+            raise SystemExit
+
+    monkeypatch.setattr(shutil, "rmtree", dies)
+    with pytest.raises(SystemExit):
+        publish(tmp_path / ".tmp-new", tmp_path / "new", manifest(), (old,))
+    assert [entry.name for entry in tmp_path.iterdir() if not entry.name.startswith(".")] == ["new"]
+    load_manifest(tmp_path / "new")
+
+
+BASE = {"checkpoint": "full", "job": "job", "term": 1, "version": 3}
+WHOLE = {"bytes": 4, "crc32": zlib.crc32(b"abcd"), "server": "s0", "table": "t", "kind": "full"}
+
+
+@pytest.fixture
+def delta(tmp_path: Path) -> Path:
+    cut(tmp_path, "full", files={"t.rows": WHOLE})
+    return cut(tmp_path, "delta", version=5, base=BASE, files={"t.rows": {**WHOLE, "kind": "delta"}})
+
+
+def test_a_delta_is_checked_with_its_base(delta: Path) -> None:
+    found = load_manifest(delta)
+    assert found.base is not None and (found.version, found.base.version) == (5, 3)
+    (delta.with_name("full") / "t.rows").write_bytes(b"abce")
+    with pytest.raises(CheckpointError) as caught:
+        load_manifest(delta)
+    assert caught.value.facts["file"] == str(delta.with_name("full") / "t.rows")
+
+
+def test_a_delta_without_its_base_is_refused_by_name(delta: Path) -> None:
+    delta.with_name("full").rename(delta.with_name("moved"))
+    with pytest.raises(CheckpointError, match="is a delta on 'full', which was expected beside it") as caught:
+        load_manifest(delta)
+    assert (caught.value.facts["field"], caught.value.facts["value"]) == ("base.checkpoint", "full")
+
+
+@pytest.mark.parametrize("changes", [{"job": "other"}, {"term": 2}, {"version": 4}])
+def test_another_checkpoint_of_the_bases_name_is_refused(tmp_path: Path, delta: Path, changes: dict[str, Any]) -> None:
+    cut(tmp_path, "full", files={"t.rows": WHOLE}, **changes)
+    with pytest.raises(CheckpointError) as caught:
+        load_manifest(delta)
+    assert caught.value.facts["field"] == f"base.{next(iter(changes))}"
+
+
+@pytest.mark.parametrize("about", [{"table": "other"}, {"server": "s1"}, {"kind": "delta"}, {"kind": None}])
+def test_a_base_without_the_whole_file_is_refused(tmp_path: Path, delta: Path, about: dict[str, Any]) -> None:
+    cut(tmp_path, "full", files={"t.rows": {**WHOLE, **about}})
+    with pytest.raises(CheckpointError) as caught:
+        load_manifest(delta)
+    assert caught.value.facts["field"] == "base.files: table t of server s0"
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../full", "/full", ".tmp-full", "delta", "a/b"])
+def test_a_base_is_a_plain_name_beside_it(tmp_path: Path, delta: Path, name: str) -> None:
+    path = cut(tmp_path, "delta", version=5, base={**BASE, "checkpoint": name})
+    with pytest.raises(CheckpointError, match="expected beside it"):
+        load_manifest(path)
 
 
 @pytest.mark.parametrize(
@@ -81,9 +152,9 @@ def test_what_a_death_left_is_cleared_before_the_next_cut(tmp_path: Path) -> Non
     [
         (lambda path: (path / MANIFEST_NAME).unlink(), None),
         (lambda path: (path / MANIFEST_NAME).write_bytes(b'{"format": 1'), None),
-        (lambda path: (path / "rows.npy").write_bytes(b"abc"), "files"),
-        (lambda path: (path / "rows.npy").unlink(), "files"),
-        (lambda path: (path / "rows.npy").write_bytes(b"abce"), "crc32"),
+        (lambda path: (path / "t.rows").write_bytes(b"abc"), "files"),
+        (lambda path: (path / "t.rows").unlink(), "files"),
+        (lambda path: (path / "t.rows").write_bytes(b"abce"), "crc32"),
     ],
 )
 def test_a_damaged_checkpoint_is_refused_naming_the_file(tmp_path: Path, damage: Any, field: str | None) -> None:
@@ -99,7 +170,8 @@ def test_a_damaged_checkpoint_is_refused_naming_the_file(tmp_path: Path, damage:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"format": 2},
+        {"format": FORMAT - 1},
+        {"format": FORMAT + 1},
         {"files": {"../outside": {"bytes": 1}}},
         {"files": {"a/b": {"bytes": 1}}},
         {"version": "three"},

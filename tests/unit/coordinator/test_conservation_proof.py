@@ -10,7 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.conservation import ConservationReport, prove_conservation
-from coordinator.journal import Arrived, Cut, Decided, Entry, JobStarted, PassEnded, PassOpened, RolledBack, Skipped
+from coordinator.journal import (
+    Arrived,
+    Cut,
+    CutBegun,
+    Decided,
+    Entry,
+    JobStarted,
+    PassEnded,
+    PassOpened,
+    RolledBack,
+    Skipped,
+)
 from geartrain.errors import ConservationError
 
 
@@ -56,6 +67,7 @@ def test_what_a_rollback_made_void_does_not_count() -> None:
         JobStarted(1, "job"),
         PassOpened(1, 0, 8),
         *one_window(0, 0, 0, 4, 1),
+        CutBegun(1, 1),
         Cut(1, 1, "one"),
         *one_window(0, 1, 4, 8, 2),
         RolledBack(2, 1, "server s0 died"),

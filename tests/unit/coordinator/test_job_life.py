@@ -298,8 +298,6 @@ def test_rates_of_the_tier_come_from_two_heartbeats() -> None:
     tier = views.tier_view(nodes.core)
     assert tier["servers"][0]["pull_rows_per_s"] == 200.0
     assert tier["totals"]["bytes_per_row"] == 100.0
-    for load in (tier["servers"][0], tier["tables"]["user"], tier["totals"]):
-        assert (load["num_admitted"], load["num_rejected"], load["num_expired"], load["num_evicted"]) == (10, 0, 0, 0)
     assert (tier["totals"]["staged_bytes"], tier["tables"]["user"]["num_rows"]) == (7, 10)
 
 

@@ -11,6 +11,7 @@ from coordinator.events import StepId
 from coordinator.journal import (
     Arrived,
     Cut,
+    CutBegun,
     Decided,
     Entry,
     GroupsChanged,
@@ -40,6 +41,10 @@ def window(version: int, group: int, step: int, start: int, stop: int, term: int
     return [arrived(group, step, start, stop, term), decided(version, (group, step), term=term)]
 
 
+def cut(version: int, name: str) -> list[Entry]:
+    return [CutBegun(1, version), Cut(1, version, name)]
+
+
 HEAD: list[Entry] = [
     JobStarted(1, "job"),
     GroupsChanged(1, {0: ["w0"], 1: ["w1"]}, [], "start"),
@@ -47,7 +52,9 @@ HEAD: list[Entry] = [
 ]
 
 ENTRIES = st.one_of(
-    st.builds(JobStarted, st.integers(0, 9), st.text(), st.integers(0, 9), st.integers(0, 9)),
+    st.builds(
+        JobStarted, st.integers(0, 9), st.text(), st.integers(0, 9), st.integers(0, 9), st.lists(st.integers(0, 9))
+    ),
     st.builds(PassOpened, st.integers(0, 9), st.integers(0, 9), st.integers(0, 2**40)),
     st.builds(
         GroupsChanged,
@@ -60,6 +67,7 @@ ENTRIES = st.one_of(
     st.builds(decided, st.integers(0, 9), st.tuples(st.integers(0, 9), st.integers(0, 9))),
     st.builds(Skipped, st.integers(0, 9), st.integers(0, 9), st.integers(0, 9), st.text()),
     st.builds(PassEnded, st.integers(0, 9), st.integers(0, 9), st.just({"valid": {"auc": 0.5, "reason": None}})),
+    st.builds(CutBegun, st.integers(0, 9), st.integers(0, 9)),
     st.builds(Cut, st.integers(0, 9), st.integers(0, 9), st.text()),
     st.builds(RolledBack, st.integers(0, 9), st.integers(0, 9), st.text()),
     st.builds(JobEnded, st.integers(0, 9), st.text(), st.text()),
@@ -102,7 +110,7 @@ def test_passes_metrics_cuts_and_the_end_are_remembered() -> None:
         *HEAD,
         *window(1, 0, 0, 0, 16),
         PassEnded(1, 0, {"auc": 0.7}),
-        Cut(1, 1, "pass-1"),
+        *cut(1, "pass-1"),
         JobEnded(1, "succeeded", "all passes are done"),
     ]
     state = replay(entries)
@@ -135,7 +143,7 @@ def test_a_rollback_voids_what_stands_after_the_cut() -> None:
     entries: list[Entry] = [
         *HEAD,
         *window(1, 0, 0, 0, 4),
-        Cut(1, 1, "one"),
+        *cut(1, "one"),
         *window(2, 0, 1, 4, 8),
         arrived(1, 0, 8, 12),
         Skipped(1, 1, 0, "NaN or Inf"),
@@ -156,7 +164,7 @@ def test_a_rollback_across_a_pass_opens_it_again() -> None:
     entries: list[Entry] = [
         *HEAD,
         *window(1, 0, 0, 0, 8),
-        Cut(1, 1, "half"),
+        *cut(1, "half"),
         *window(2, 0, 1, 8, 16),
         PassEnded(1, 0, {}),
         PassOpened(1, 1, 16),
@@ -176,9 +184,9 @@ def test_a_second_rollback_goes_further_back() -> None:
     entries: list[Entry] = [
         *HEAD,
         *window(1, 0, 0, 0, 4),
-        Cut(1, 1, "one"),
+        *cut(1, "one"),
         *window(2, 0, 1, 4, 8),
-        Cut(1, 2, "two"),
+        *cut(2, "two"),
         RolledBack(2, 2, "s0 died"),
         RolledBack(3, 1, "the cut of version 2 is damaged"),
     ]
@@ -186,8 +194,36 @@ def test_a_second_rollback_goes_further_back() -> None:
     assert (state.version, state.cuts) == (1, {1: "one"})
 
 
+def test_a_cut_is_complete_while_later_windows_are_decided() -> None:
+    """What was decided between its beginning and its end is not in it, and void after a return to it."""
+    entries: list[Entry] = [
+        *HEAD,
+        *window(1, 0, 0, 0, 4),
+        CutBegun(1, 1),
+        *window(2, 0, 1, 4, 8),
+        Cut(1, 1, "one"),
+        *window(3, 0, 2, 8, 12),
+    ]
+    whole = replay(entries)
+    assert (whole.version, whole.cuts, whole.samples_applied) == (3, {1: "one"}, 12)
+    back = replay([*entries, RolledBack(2, 1, "server s0 died")])
+    assert (back.version, back.cuts, back.samples_applied) == (1, {1: "one"}, 4)
+    assert replay([*entries, RolledBack(2, 1, "s0 died"), RolledBack(3, 1, "s1 died")]).cuts == {1: "one"}
+
+
+def test_a_cut_that_was_broken_off_is_none() -> None:
+    entries: list[Entry] = [*HEAD, *window(1, 0, 0, 0, 4), CutBegun(1, 1), *window(2, 0, 1, 4, 8)]
+    assert replay(entries).cuts == {}
+    with pytest.raises(VersionError, match=r"rolled back to version 1, but the cuts are \[0\]"):
+        replay([*entries, RolledBack(2, 1, "?")])
+    again = replay([*entries, CutBegun(1, 2), Cut(1, 2, "two")])
+    assert again.cuts == {2: "two"}
+    with pytest.raises(ConflictError, match="a cut of 1 is complete, begun is 2"):
+        replay([*entries, CutBegun(1, 2), Cut(1, 1, "one")])
+
+
 def test_a_rollback_to_what_was_never_cut_is_an_error() -> None:
-    entries = [*HEAD, *window(1, 0, 0, 0, 4), Cut(1, 1, "one"), *window(2, 0, 1, 4, 8), RolledBack(2, 2, "?")]
+    entries = [*HEAD, *window(1, 0, 0, 0, 4), *cut(1, "one"), *window(2, 0, 1, 4, 8), RolledBack(2, 2, "?")]
     with pytest.raises(VersionError, match=r"rolled back to version 2, but the cuts are \[0, 1\]"):
         replay(entries)
 
@@ -218,7 +254,8 @@ def test_arrivals_of_groups_that_went_survive_only_when_kept() -> None:
         JobStarted(1, "other"),
         PassOpened(1, 1, 16),
         PassEnded(1, 3, {}),
-        Cut(1, 9, "nine"),
+        Cut(1, 0, "not begun"),
+        CutBegun(1, 9),
     ],
 )
 def test_entries_out_of_place_are_refused(entry: Entry) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from scripted_nodes import ScriptedNodes, data_index, job_config
 
-from coordinator.commands import ComputeMetrics, FilesDone, PrepareCut, PublishCut
+from coordinator.commands import ComputeMetrics, CutFilesDone, FilesDone, PrepareCut, PublishCut
 from geartrain.errors import CheckpointError, NonFiniteError
 
 
@@ -18,7 +18,8 @@ def test_slow_work_that_fails_ends_the_job_with_its_error(kind: type) -> None:
         def deliver(self, commands: list) -> None:  # type: ignore[type-arg]
             for command in commands:
                 if isinstance(command, kind):
-                    self._answer_shell(FilesDone(command.job, error.to_dict()))
+                    answer = FilesDone if kind is ComputeMetrics else CutFilesDone
+                    self._answer_shell(answer(command.job, error.to_dict()))
                 else:
                     super().deliver([command])
 
@@ -35,7 +36,7 @@ def test_an_answer_for_another_job_is_not_taken_for_one_of_the_job_that_runs() -
     nodes = ScriptedNodes()
     first = nodes.submit(job_config(), data_index())
     second = nodes.submit(job_config(), data_index())
-    late = FilesDone(first, CheckpointError("disk full").to_dict())
+    late = CutFilesDone(first, CheckpointError("disk full").to_dict())
 
     def late_answers_come() -> bool:
         active = nodes.core.jobs.active

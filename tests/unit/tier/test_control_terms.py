@@ -37,7 +37,7 @@ def decision(term: int, version: int) -> Apply:
 
 @pytest.fixture
 def control() -> ServerControl:
-    return ServerControl("s0", 100, TierServer("token", 100))
+    return ServerControl("s0", 100, TierServer("token", 100), lambda told: None)
 
 
 @pytest.mark.parametrize("term", [3, 5])
@@ -55,7 +55,19 @@ def test_only_messages_of_the_open_jobs_term_have_an_effect(control: ServerContr
 
 def test_a_job_of_a_lower_term_is_refused_also_after_the_close(control: ServerControl) -> None:
     control.handle(opening(4))
-    assert control.handle(CloseJob(4, "j", "done")) == JobClosed("s0", "j")
+    closed = control.handle(CloseJob(4, "j", "done"))
+    assert isinstance(closed, JobClosed)
+    assert (closed.node, closed.job) == ("s0", "j")
     assert control.handle(opening(3)) is None
     assert control.handle(CloseJob(3, "j", "late")) is None
     assert isinstance(control.handle(opening(5, "next")), JobOpened)
+
+
+def test_the_last_counters_of_a_job_are_told_with_its_close(control: ServerControl) -> None:
+    control.handle(opening(4))
+    control.handle(decision(4, 1))
+    closed = control.handle(CloseJob(4, "j", "done"))
+    assert isinstance(closed, JobClosed)
+    assert closed.stats is not None
+    assert (closed.stats.version, list(closed.stats.tables)) == (1, ["a"])
+    assert control.handle(CloseJob(4, "j", "done")) == JobClosed("s0", "j"), "nothing is held any more"

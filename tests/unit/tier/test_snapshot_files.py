@@ -2,172 +2,169 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
+from snapshot_servers import (
+    KEYS,
+    SPECS,
+    UNIFORM,
+    Server,
+    change_manifest,
+    cluster,
+    contents,
+    manifest,
+    save,
+)
 
-from coordinator.routing import initial_route
-from embedding_tier.dense_blocks import DenseBlock, DenseGradient
-from embedding_tier.optimizer import Optimizer
 from embedding_tier.restore import Checkpoint
-from embedding_tier.shard import owned_by
-from embedding_tier.snapshot import write_dense, write_table
-from embedding_tier.table import RowGradients, Table
+from embedding_tier.snapshot import shard_ranges
+from embedding_tier.table_reader import TableReader
 from geartrain.errors import CheckpointError
-from geartrain.types import Keys
-from geartrain.wire.messages import Apply, DenseSegment, Route, TableSpec
+from geartrain.wire.messages import TableSpec
 
-SEGMENTS = [DenseSegment("w", (7,), 0, 7, "parameter"), DenseSegment("m", (3,), 7, 10, "average")]
-SPECS = [
-    TableSpec("user/id", 3, {"type": "adam", "lr": 0.1}, {"type": "uniform", "range": 0.5}, 1),
-    TableSpec("few", 3, {"type": "sgd", "lr": 0.1}, {"type": "zero"}, 1),
-    TableSpec("none", 3, {"type": "adagrad", "lr": 0.1}, {"type": "zero"}, 1),
-]
-KEYS = {
-    "user/id": np.concatenate([np.array([0, 2**64 - 1], np.uint64), np.arange(7, 900, 3, dtype=np.uint64) << 40]),
-    "few": np.array([4, 5, 6], dtype=np.uint64),
-    "none": np.empty(0, dtype=np.uint64),
-}
-
-
-def route_of(num_servers: int) -> Route:
-    names = [f"s{number}" for number in range(num_servers)]
-    return initial_route(names, names)
-
-
-def decision(version: int) -> Apply:
-    return Apply(1, version, [], 2.0, 1.0, 0.1, {spec.name: 0.1 for spec in SPECS}, [])
-
-
-def push(table: Table, keys: Keys, version: int) -> None:
-    rng = np.random.default_rng(int(version))
-    every = rng.normal(size=(len(KEYS[table.name]), 3)).astype(np.float32)
-    mine = every[np.isin(KEYS[table.name], keys)]
-    ones = np.ones(len(keys), dtype=np.float32)
-    table.apply([RowGradients(keys, mine, ones, ones * 0.5, 1.0)] if len(keys) else [], decision(version))
-
-
-class Server:
-    """Tables and dense block of one server of a route, without any process."""
-
-    def __init__(self, number: int, num_servers: int) -> None:
-        self.number, self.route = number, route_of(num_servers)
-        self.tables = [Table(spec) for spec in SPECS]
-        bounds = [10 * part // num_servers for part in range(num_servers + 1)]
-        optimizer = Optimizer.from_config({"type": "adam", "lr": 0.1})
-        self.block = DenseBlock(SEGMENTS, bounds[number], bounds[number + 1], optimizer)
-
-    def mine(self, table: Table) -> Keys:
-        keys = KEYS[table.name]
-        return keys[owned_by(self.route, self.number, keys)]
-
-    def train(self, version: int) -> None:
-        for table in self.tables:
-            push(table, self.mine(table), version)
-        start, stop = self.block.start, self.block.stop
-        gradient = np.arange(start, stop, dtype=np.float32) * version
-        self.block.apply(self.block.summed([DenseGradient([(start, gradient)], 1.0)]), decision(version))
-
-    def save(self, directory: Path) -> dict[str, Any]:
-        files: dict[str, Any] = {}
-        for table in self.tables:
-            files |= write_table(directory, table, f"s{self.number}")
-        return files | write_dense(directory, self.block, f"s{self.number}")
-
-    def load(self, directory: Path, with_states: bool = True) -> None:
-        checkpoint = Checkpoint(directory)
-        checkpoint.expect_tables([spec.name for spec in SPECS])
-        for table in self.tables:
-            checkpoint.load_table(table, self.route, self.number, with_states)
-        checkpoint.load_dense(self.block, 10, with_states)
-
-
-def cluster(num_servers: int) -> list[Server]:
-    return [Server(number, num_servers) for number in range(num_servers)]
+pytestmark = pytest.mark.usefixtures("no_fsync")
 
 
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
-    files: dict[str, Any] = {}
-    for server in cluster(3):
-        server.block.put(
-            server.block.start, np.linspace(0, 1, 10, dtype=np.float32)[server.block.start :][: _size(server)]
-        )
-        server.train(1)
-        server.train(2)
-        files |= server.save(tmp_path)
-    (tmp_path / "manifest.json").write_text(json.dumps({"format": 1, "files": files}))
+    servers = cluster(3)
+    for server in servers:
+        for version in (1, 2):
+            server.train(version)
+    save(servers, tmp_path)
     return tmp_path
-
-
-def _size(server: Server) -> int:
-    return server.block.stop - server.block.start
-
-
-def contents(servers: list[Server]) -> dict[str, list[Any]]:
-    """Everything that training can see, sorted by key, whatever the number of servers."""
-    found: dict[str, list[Any]] = {}
-    for number, spec in enumerate(SPECS):
-        records = [server.tables[number].store.export() for server in servers]
-        keys = np.concatenate([one.keys for one in records])
-        order = np.argsort(keys)
-        parts = ("values", "states", "statistics", "last_versions")
-        columns = [np.concatenate([getattr(one, part) for one in records])[order].tolist() for part in parts]
-        found[spec.name] = [keys[order].tolist(), *columns]
-    found["dense"] = [np.concatenate([server.block.values() for server in servers]).tolist()]
-    found["dense states"] = np.concatenate([server.block.states() for server in servers], axis=1).tolist()
-    return found
 
 
 @pytest.mark.parametrize("num_servers", [1, 2, 5, 7])
 def test_three_servers_restore_on_any_number_and_train_on_alike(checkpoint: Path, num_servers: int) -> None:
     same, other = cluster(3), cluster(num_servers)
-    for server in [*same, *other]:
+    for server in same:
+        server.train(1)
+        server.train(2)
+    for server in other:
         server.load(checkpoint)
-    assert contents(other) == contents(same)
-    assert len(contents(same)["user/id"][0]) == len(KEYS["user/id"])
-    assert all(row != contents(same)["user/id"][1][0] for row in contents(same)["user/id"][1][1:])
-    for server in [*same, *other]:
-        server.train(3)
+    kept = contents(same)
+    assert contents(other) == kept
+    assert kept["user/id"][0] == sorted(KEYS["user/id"].tolist()) == kept["halves"][0]
+    values = kept["user/id"][1]
+    assert all(row != values[0] for row in values[1:])
+    for version in (3, 4):  # one window may hide what the next one shows, as the order of births
+        for server in [*same, *other]:
+            server.train(version, share=0.7)
     assert contents(other) == contents(same)
 
 
-def test_values_alone_start_states_anew(checkpoint: Path) -> None:
+def test_counters_of_ids_without_a_row_go_on(tmp_path: Path) -> None:
+    """An id that was shown once before the checkpoint, and once after it, has its two shows."""
+    (server,) = cluster(1)
+    server.train(1)
+    assert contents([server])["halves"][0] == []
+    save([server], tmp_path)
+    for restored in cluster(2):
+        restored.load(tmp_path)
+        restored.train(2)
+        assert restored.tables[3].store.num_rows > 0
+
+
+def test_values_alone_start_everything_else_anew(checkpoint: Path) -> None:
     (full,), (bare,) = cluster(1), cluster(1)
     full.load(checkpoint)
     bare.load(checkpoint, with_states=False)
-    for name in ("user/id", "few"):
-        assert contents([bare])[name][:2] == contents([full])[name][:2]
-    assert not np.any(contents([bare])["user/id"][2]) and np.any(contents([full])["user/id"][2])
-    assert not np.any(contents([bare])["user/id"][3]) and not np.any(contents([bare])["user/id"][4])
-    assert contents([bare])["dense"] == contents([full])["dense"]
-    assert not np.any(contents([bare])["dense states"])
+    whole, values = contents([full]), contents([bare])
+    for name in KEYS:
+        assert values[name][:2] == whole[name][:2]
+        assert not np.any(values[name][2]) and not np.any(values[name][3]) and not np.any(values[name][4])
+        assert not any(values[name][5]) and not any(values[name][6])
+    assert np.any(whole["user/id"][2]) and any(whole["halves"][5])
+    assert values["dense"] == whole["dense"]
+    assert not np.any(values["dense states"])
 
 
-def test_loading_in_chunks_is_the_same(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole, chunked = cluster(2), cluster(2)
+def test_values_alone_need_no_like_optimizer_or_admission(checkpoint: Path) -> None:
+    other = [TableSpec(spec.name, spec.dim, {"type": "sgd"}, UNIFORM, 1, spec.row_dtype) for spec in SPECS]
+    (bare,), (full,) = cluster(1, other), cluster(1)
+    bare.load(checkpoint, with_states=False)
+    full.load(checkpoint)
+    assert contents([bare])["user/id"][:2] == contents([full])["user/id"][:2]
+
+
+def test_loading_in_small_parts_is_the_same(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, parts = cluster(2), cluster(2)
     for server in whole:
         server.load(checkpoint)
-    monkeypatch.setattr("embedding_tier.restore.CHUNK_ROWS", 7)
-    for server in chunked:
+    monkeypatch.setattr("embedding_tier.row_loading.BATCH_ROWS", 7)
+    for server in parts:
         server.load(checkpoint)
-    assert contents(chunked) == contents(whole)
+    assert contents(parts) == contents(whole)
 
 
-def refused(directory: Path, with_states: bool = True) -> CheckpointError:
+def test_saving_in_small_parts_is_the_same(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("embedding_tier.snapshot.CHUNK_ROWS", 5)
+    monkeypatch.setattr("embedding_tier.snapshot.CHUNK_SKETCH_BYTES", 1 << 15)
+    (server,) = cluster(1)
+    server.load(checkpoint)
+    save([server], checkpoint / "again")
+    (again,) = cluster(1)
+    again.load(checkpoint / "again")
+    assert contents([again]) == contents([server])
+
+
+def test_a_server_reads_no_more_than_its_shards(checkpoint: Path) -> None:
+    """What is damaged in the last shards of a file is found by the one that owns them, and by no other."""
+    first, last = cluster(2)
+    name = "table-user%2Fid.s2.rows"
+    about = manifest(checkpoint)["files"][name]
+    with TableReader(checkpoint / name, about) as reader:
+        final = list(reader.entries.values())[-1]
+    data = bytearray((checkpoint / name).read_bytes())
+    data[final.offset] ^= 1
+    (checkpoint / name).write_bytes(data)
+    first.load(checkpoint)
     with pytest.raises(CheckpointError) as caught:
-        cluster(1)[0].load(directory, with_states)
+        last.load(checkpoint)
+    assert caught.value.facts["field"] == f"table user/id: crc32 of shard {final.shard}"
+
+
+def test_little_memory_is_needed_beside_the_table(tmp_path: Path) -> None:
+    spec = TableSpec("large", 16, {"type": "rowwise_adagrad"}, UNIFORM, 1)
+    writer, reader = Server(0, 1, [spec]), Server(0, 1, [spec])
+    keys = np.arange(300_000, dtype=np.uint64)
+    writer.push(writer.tables[0], keys, np.ones((len(keys), 16), dtype=np.float32), 1)
+    writer.job.version = 1
+    save([writer], tmp_path)
+    tracemalloc.start()
+    reader.load(tmp_path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    store = reader.tables[0].store
+    assert store.num_rows == len(keys)
+    assert peak < 0.3 * store.memory_bytes
+
+
+def test_all_shards_are_cut_once_and_in_order() -> None:
+    rng = np.random.default_rng(1)
+    for counts in (np.zeros(1024, np.int64), np.full(1024, 20_000), rng.integers(0, 100, 1024)):
+        for sketch_bytes in (0, 1024, 1 << 18, 1 << 23):
+            ranges = list(shard_ranges(counts, sketch_bytes))
+            assert [shard for first, last in ranges for shard in range(first, last)] == list(range(1024))
+            for first, last in ranges:
+                assert last - first == 1 or counts[first : last - 1].sum() < 1 << 14
+                assert last - first == 1 or (last - first) * sketch_bytes <= 1 << 22
+
+
+def refused(directory: Path, specs: list[TableSpec] = SPECS, with_states: bool = True) -> CheckpointError:
+    with pytest.raises(CheckpointError) as caught:
+        cluster(1, specs)[0].load(directory, with_states)
     return caught.value
 
 
 def all_files() -> list[str]:
-    tables = [f"table-{name}.s1.{part}.npy" for name in ("user%2Fid", "few", "none")
-              for part in ("keys", "values", "states", "statistics", "last_versions")]  # fmt: skip
-    return [*tables, "dense.s1.npy", "dense_states.s1.npy"]
+    return [*(f"table-{name.replace('/', '%2F')}.s1.rows" for name in KEYS), "dense.s1.npy", "dense_states.s1.npy"]
 
 
 @pytest.mark.parametrize("name", all_files())
@@ -187,100 +184,100 @@ def test_every_file_is_needed_whole_and_unchanged(checkpoint: Path, name: str) -
     assert refused(checkpoint).facts["file"] == str(path)
 
 
-def change_manifest(directory: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    path = directory / "manifest.json"
-    manifest = json.loads(path.read_text())
-    change(manifest["files"])
-    path.write_text(json.dumps(manifest))
-
-
 @pytest.mark.parametrize("name", all_files())
 def test_a_part_that_the_manifest_lacks_is_named(checkpoint: Path, name: str) -> None:
-    change_manifest(checkpoint, lambda files: files.pop(name))
+    files = manifest(checkpoint)["files"]
+    del files[name]
+    change_manifest(checkpoint, files=files)
     assert "of server s1 is missing" in refused(checkpoint).message
 
 
-def test_without_its_sparse_part_nothing_loads(checkpoint: Path) -> None:
-    def drop_tables(files: dict[str, Any]) -> None:
-        for name in [name for name in files if name.startswith("table-")]:
-            del files[name]
+def without(checkpoint: Path, what: str) -> dict[str, Any]:
+    return {name: about for name, about in manifest(checkpoint)["files"].items() if what not in name}
 
-    change_manifest(checkpoint, drop_tables)
+
+def test_without_its_sparse_part_nothing_loads(checkpoint: Path) -> None:
+    change_manifest(checkpoint, files=without(checkpoint, "table-"))
     assert "only in the job" in refused(checkpoint).message
 
 
 def test_without_a_writer_the_dense_vector_has_a_gap(checkpoint: Path) -> None:
-    def drop_server(files: dict[str, Any]) -> None:
-        for name in [name for name in files if ".s1." in name]:
-            del files[name]
-
-    change_manifest(checkpoint, drop_server)
+    change_manifest(checkpoint, files=without(checkpoint, ".s1."))
     assert "the dense blocks hold 3 values, the model has 10" in refused(checkpoint).message
 
 
-def test_ragged_parts_are_refused_by_name(checkpoint: Path) -> None:
-    server = cluster(3)[1]
-    server.tables[0] = Table(SPECS[0])
-    push(server.tables[0], server.mine(server.tables[0]), 1)
-    more = checkpoint / "more"
-    more.mkdir()
-    kept = "table-user%2Fid.s1.states.npy"
-    server.block.put(server.block.start, np.zeros(_size(server), dtype=np.float32))
-    records = server.save(more)
-    (checkpoint / kept).write_bytes((more / kept).read_bytes()[:-12])
-    change_manifest(
-        checkpoint, lambda files: files.update({kept: {**records[kept], "bytes": records[kept]["bytes"] - 12}})
-    )
-    assert kept in refused(checkpoint).message
-    change_manifest(checkpoint, lambda files: files[kept].update(num_rows=1))
-    assert "num_rows" in refused(checkpoint).facts["field"]
-
-
 @pytest.mark.parametrize(
-    ("change", "field"),
+    ("changes", "field"),
     [
-        ({"optimizer": "adagrad"}, "optimizer"),
-        ({"dim": 4}, "dim"),
-        ({"num_rows": -1}, "num_rows"),
-        ({"crc32": 0}, "crc32"),
+        ({"optimizer": {"type": "ftrl"}}, "optimizer"),
+        ({"row_dtype": "fp32"}, "row_dtype"),
+        ({"admission": {"type": "always"}}, "sketch_bytes"),
+        ({"admission": {"type": "count", "n": 2, "sketch_mb": 2}}, "sketch_bytes"),
     ],
 )
-def test_another_model_is_refused(checkpoint: Path, change: dict[str, Any], field: str) -> None:
-    for part in ("keys", "states"):
-        change_manifest(checkpoint, lambda files, part=part: files[f"table-few.s0.{part}.npy"].update(change))
-    assert field in refused(checkpoint).facts["field"]
+def test_another_table_is_refused(checkpoint: Path, changes: dict[str, Any], field: str) -> None:
+    other = [msgspec.structs.replace(spec, **changes) if spec.name == "halves" else spec for spec in SPECS]
+    error = refused(checkpoint, other)
+    assert error.facts["field"] == f"table halves: {field}"
+    assert error.facts["file"] == str(checkpoint / "table-halves.s0.rows")
 
 
-def test_a_table_twice_or_unknown_is_refused(checkpoint: Path) -> None:
-    def twice(files: dict[str, Any]) -> None:
-        for name in [name for name in files if ".s0." in name]:
-            files[name] = {**files[name.replace(".s0.", ".s1.")], "server": "s0"}
+def test_another_dim_is_refused_also_for_values_alone(checkpoint: Path) -> None:
+    other = [msgspec.structs.replace(spec, dim=2) for spec in SPECS]
+    for with_states in (True, False):
+        assert refused(checkpoint, other, with_states).facts["field"] == "table user/id: dim"
 
-    change_manifest(checkpoint, twice)
-    for name in [path for path in checkpoint.iterdir() if ".s0." in path.name]:
-        name.write_bytes((checkpoint / name.name.replace(".s0.", ".s1.")).read_bytes())
+
+def test_a_file_of_another_cut_is_refused(checkpoint: Path) -> None:
+    """Every checksum is right, but the file was written at another version."""
+    for server in (servers := cluster(3)):
+        server.load(checkpoint)
+        server.train(3)
+    files = save(servers, checkpoint / "next")
+    name = "table-few.s0.rows"
+    (checkpoint / name).write_bytes((checkpoint / "next" / name).read_bytes())
+    change_manifest(checkpoint, files={**manifest(checkpoint)["files"], name: files[name]})
+    assert refused(checkpoint).facts["field"] == "table few: version"
+
+
+def test_a_row_of_two_servers_is_refused(checkpoint: Path) -> None:
+    """Two whole tables in one checkpoint: no key may have two rows."""
+    (alone,) = cluster(1)
+    alone.load(checkpoint)
+    alone.name = "s8"
+    alone.block.stop = alone.block.start  # of the dense vector it has no part
+    files = {name: about for name, about in alone.take(checkpoint).items() if name.startswith("table-")}
+    dense = {name: about for name, about in manifest(checkpoint)["files"].items() if name.startswith("dense")}
+    for name, about in dense.items():
+        files[name.replace(about["server"], "s8")] = {**about, "server": "s8"}
+    change_manifest(checkpoint, files={**manifest(checkpoint)["files"], **files})
     assert "table user/id" in refused(checkpoint).message
+
+
+def test_a_table_that_only_one_side_knows_is_refused(checkpoint: Path) -> None:
     with pytest.raises(CheckpointError, match="extra is only in the job"):
         Checkpoint(checkpoint).expect_tables([*KEYS, "extra"])
     with pytest.raises(CheckpointError, match="few is only in the checkpoint"):
-        Checkpoint(checkpoint).expect_tables(["none", "user/id"])
+        Checkpoint(checkpoint).expect_tables([name for name in KEYS if name != "few"])
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"files": {"a": 1}}', '{"files": {"a": {"part": "keys"}}}'])
-def test_a_manifest_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
-    (tmp_path / "manifest.json").write_text(text)
-    with pytest.raises(CheckpointError, match="not a manifest"):
-        Checkpoint(tmp_path)
+@pytest.mark.parametrize(
+    "files", ["", "{}", "[]", '{"a": 1}', '{"a": {"part": "rows"}}', '{"a": {"part": [], "server": {}}}']
+)
+def test_a_manifest_that_is_none_is_refused(tmp_path: Path, files: str) -> None:
+    (tmp_path / "manifest.json").write_text(f'{{"job": "j", "term": 1, "version": 1, "files": {files}}}')
+    if files != "{}":
+        with pytest.raises(CheckpointError, match="not a manifest"):
+            Checkpoint(tmp_path)
+    else:
+        assert Checkpoint(tmp_path).servers == []
     with pytest.raises(CheckpointError):
         Checkpoint(tmp_path / "nowhere")
 
 
 def test_a_file_name_cannot_leave_the_directory(checkpoint: Path) -> None:
-    name = "table-few.s0.keys.npy"
-    change_manifest(checkpoint, lambda files: files.update({f"../{checkpoint.name}/{name}": files.pop(name)}))
+    name = "table-few.s0.rows"
+    files = manifest(checkpoint)["files"]
+    files[f"../{checkpoint.name}/{name}"] = files.pop(name)
+    change_manifest(checkpoint, files=files)
     assert "missing" in refused(checkpoint).message
-
-
-def test_nothing_is_overwritten(checkpoint: Path) -> None:
-    with pytest.raises(CheckpointError, match="cannot be written"):
-        cluster(3)[0].save(checkpoint)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from embedding_tier.staging import StagedPart, StagingArea
-from geartrain.errors import BusyError, StaleMessageError, VersionError
+from embedding_tier.staging import StagedPart, StagingArea, check_rows
+from geartrain.errors import BusyError, StaleMessageError, VersionError, WireError
 from geartrain.wire.framing import StagedArrays
 
 
@@ -103,3 +103,37 @@ def test_bytes_and_bounds_always_add_up(events: list[object]) -> None:
         assert area.num_bytes == sum(kept.values())
         assert len(area) == len(kept)
         assert all(sum(key[2] == worker for key in kept) <= 2 for worker in ("w0", "w1", "w2"))
+
+
+def rows(keys: list[int], counts: tuple[int, ...], **changes: list[float]) -> StagedPart:
+    ones = np.ones(len(keys), dtype=np.float32)
+    arrays = StagedArrays(np.array(keys, dtype=np.uint64), ones.reshape(-1, 1), ones, ones * 0, ones[:0])
+    changed = {name: np.array(values, dtype=np.float32) for name, values in changes.items()}
+    return StagedPart(counts, arrays._replace(**changed), 0)
+
+
+def test_a_key_twice_for_one_table_is_refused_and_named() -> None:
+    check_rows(rows([], (0, 0)), ["a", "b"])
+    check_rows(rows([5, 7, 7, 0], (2, 2)), ["a", "b"])
+    with pytest.raises(WireError, match="key ffffffffffffffff of table b twice") as doubled:
+        check_rows(rows([5, 2**64 - 1, 7, 2**64 - 1], (1, 3)), ["a", "b"])
+    assert (doubled.value.facts["field"], doubled.value.facts["table"]) == ("keys", "b")
+
+
+@given(st.lists(st.integers(0, 2**64 - 1), max_size=30), st.integers(0, 30))
+def test_exactly_pushes_with_doubles_are_refused(keys: list[int], cut: int) -> None:
+    first, second = keys[:cut], keys[cut:]
+    part = rows(keys, (len(first), len(second)))
+    if len(set(first)) == len(first) and len(set(second)) == len(second):
+        check_rows(part, ["a", "b"])
+    else:
+        with pytest.raises(WireError):
+            check_rows(part, ["a", "b"])
+
+
+@pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("name", ["shows", "clicks"])
+def test_shows_and_clicks_that_are_no_counts_are_refused(name: str, value: float) -> None:
+    with pytest.raises(WireError) as refused:
+        check_rows(rows([5, 6], (2,), **{name: [1.0, value]}), ["a"])
+    assert refused.value.facts["field"] == name

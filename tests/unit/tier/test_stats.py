@@ -33,7 +33,11 @@ def test_counters_add_up() -> None:
     counters.pulled(5, 1_000_000)
     counters.pulled(7, 1_000_000)
     counters.pushed(3)
-    counters.admitted(2)
+    counters.applied(2, 5, 0)
+    counters.applied(1, 0, 4)
+    counters.expired(6)
     assert (counters.pull_requests, counters.pull_rows) == (2, 12)
-    assert (counters.push_requests, counters.push_rows, counters.num_admitted) == (1, 3, 2)
+    assert (counters.push_requests, counters.push_rows) == (1, 3)
+    assert (counters.num_admitted, counters.num_rejected) == (3, 5)
+    assert (counters.num_expired, counters.num_evicted) == (6, 4)
     assert counters.pull_percentiles_ms()[0] >= 1.0

@@ -1,0 +1,47 @@
+"""The benchmarks themselves run, on a small scale, and print the lines that were promised."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from kernels.update_rule import SPARSE_KINDS
+
+KERNELS = ["lookup", "gather_fused", *(f"update_fused_{kind}" for kind in SPARSE_KINDS), "dedup", "segment_sum"]
+
+
+def bench(*arguments: str) -> list[dict[str, Any]]:
+    """The JSON lines of a benchmark, which must end well."""
+    command = [sys.executable, "-P", "-m", "geartrain.cli", "bench", *arguments, "--quick", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_kernels() -> None:
+    lines = bench("kernels")
+    names = {line["name"] for line in lines}
+    assert names >= {*KERNELS, "fbgemm_pooled", "fbgemm_unpooled"}
+    for line in lines:
+        assert line.keys() >= {"name", "threads", "rows_per_s", "limit_rows_per_s", "share_of_limit"}
+        if "missing" not in line:
+            share = line["rows_per_s"] / line["limit_rows_per_s"]
+            assert line["share_of_limit"] == pytest.approx(share, abs=1e-4)
+    assert {line["threads"] for line in lines if line["name"] == "lookup"} == {1, 2}
+
+
+def test_tier() -> None:
+    lines = bench("tier")
+    by_name = {line["name"]: line for line in lines}
+    for name in ("pull_ipc", "pull_tcp", "pull_clients", "push_apply", "growth", "snapshot"):
+        assert by_name[name].keys() >= {"rows_per_s", "p50_ms", "p99_ms"}
+        assert by_name[name]["rows_per_s"] > 0
+    assert by_name["growth"]["num_rows"] == 40_000
+    assert by_name["memory_bounded"]["most_rows"] <= by_name["memory_bounded"]["max_rows"]
+    loads = [line for line in lines if line["name"] == "load"]
+    assert [line["servers"] for line in loads] == [1, 2]
+    assert all(line["same_rows"] and line["same_next_step"] and line["num_rows"] == 20_000 for line in loads)
