@@ -1,10 +1,11 @@
 """Speed of the kernels over rows as a share of what this machine's memory allows, and beside FBGEMM.
 
-5 million rows of 16 float32 with uniform 64-bit keys, 106,496 ids a batch. The store is the one that servers use:
-statistics, admission, deletion and growth are in it, and calls take the lock of a server's job. The limit of a kernel are random visits of whole cache lines
-(reads, or reads with writes) over as many bytes as the store uses, at the best prefetch distance, divided by the lines
-that a row needs: 1 for its place in the index, and the whole lines that its values and optimizer state fill. Ids,
-threads and moment are the same: in each round limits and kernels take turns; figures are medians.
+5 million rows of 16 float32 with uniform 64-bit keys, 106,496 ids a batch. The store is the one that servers use, with
+statistics, admission, deletion and growth; every call takes the lock that a server's job has. The limit of a kernel are
+random visits of whole cache lines (reads, or reads with writes) over as many bytes as the store uses, at the best
+prefetch distance, divided by the lines that a row needs: 1 for its place in the index, and the whole lines that its
+values and optimizer state fill. Ids, threads and moment are the same: in each round limits and kernels take turns;
+figures are medians.
 
 Updates are of the distinct ids of each batch (`_zipf`: ids by Zipf's law, many of a batch are the same). Two threads:
 two callers with half of the batches each (`lookup`, `gather_fused`), or `num_threads=2` (updates).

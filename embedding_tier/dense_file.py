@@ -14,15 +14,13 @@ import numpy as np
 from numpy.lib import format as npy
 
 from embedding_tier.dense_blocks import DenseBlock
-from embedding_tier.table_file import refusal
+from embedding_tier.table_file import Description, refusal
 from geartrain.errors import CheckpointError
 from geartrain.types import Floats
 
 DENSE_PARTS = ("dense", "dense_states")
 
 MAX_HEADER_BYTES = 1 << 12
-
-Description = dict[str, Any]
 
 
 class DenseCut(NamedTuple):

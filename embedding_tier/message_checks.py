@@ -80,14 +80,14 @@ def check_bounds(placing: PlaceDense, route: Route) -> None:
 
 def check_decision(decision: Apply) -> None:
     """Raises `WireError` for a number that would make rows or dense values infinite or not a number."""
-    numbers = {
-        "divisor": decision.divisor,
-        "step_scale": decision.step_scale,
-        "dense_lr": decision.dense_lr,
-        **{f"sparse_lr.{table}": lr for table, lr in decision.sparse_lr.items()},
-        **{f"weight of group {one.group}": one.weight for one in decision.contributions},
-    }
-    for name, value in numbers.items():
+    numbers = [
+        ("divisor", decision.divisor),
+        ("step_scale", decision.step_scale),
+        ("dense_lr", decision.dense_lr),
+        *((f"sparse_lr.{table}", lr) for table, lr in decision.sparse_lr.items()),
+        *((f"weight of group {one.group}", one.weight) for one in decision.contributions),
+    ]
+    for name, value in numbers:
         if value != 0 and not _FLOAT32[0] <= value <= _FLOAT32[1]:
             raise WireError(
                 f"decision {decision.version}: {name} is {value:g}",

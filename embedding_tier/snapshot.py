@@ -20,9 +20,9 @@ import numpy as np
 from embedding_tier.dense_file import DenseCut, write_dense
 from embedding_tier.job_state import JobState
 from embedding_tier.table import Table
-from embedding_tier.table_file import TableSchema
-from embedding_tier.table_writer import Description, TableWriter
-from geartrain.errors import DeadlineError, GeartrainError
+from embedding_tier.table_file import Description, TableSchema
+from embedding_tier.table_writer import TableWriter
+from geartrain.errors import CheckpointError, DeadlineError, GeartrainError
 from geartrain.files import flush
 from geartrain.types import NUM_SHARDS, Indices
 from geartrain.wire.messages import FromNode, NodeFailed, SnapshotBegun, SnapshotTaken, TakeSnapshot
@@ -148,6 +148,9 @@ class Snapshot:
             return
         except GeartrainError as error:
             outcome = self._failed(error)
+        except OSError as error:
+            message = f"{self._directory} cannot be written: {error.strerror}"
+            outcome = self._failed(CheckpointError(message, file=str(self._directory)))
         except Exception as error:  # a fault of ours must not end the thread without a word
             _log.exception("a snapshot failed")
             outcome = self._failed(GeartrainError(f"TakeSnapshot failed: {error!r}"))
@@ -156,7 +159,7 @@ class Snapshot:
         self._outcome = outcome
         try:
             tell(outcome)
-        except GeartrainError as error:  # the channel is over; whoever serves it has heard of that
+        except Exception as error:  # the channel is over; whoever serves it has heard of that
             _log.info("the end of a snapshot could not be told: %s", error)
 
     def _write(self) -> dict[str, Description]:
@@ -169,6 +172,7 @@ class Snapshot:
                 self._end_cut(cut)
             if self._dense is not None:
                 files |= write_dense(self._directory, self._dense, self._server)
+                self._moved()
             flush(self._directory)
             if self._cancelled.is_set():
                 raise _Cancelled

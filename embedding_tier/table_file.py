@@ -5,7 +5,7 @@
     footer    bytes of the schema u32, the schema (JSON), one INDEX record per block
     trailer   32 bytes: offset u64 and bytes u64 of the footer, its crc32 u32, format version u32, MAGIC
 
-Everything is little endian. A block is plain arrays, one after the other, in the order of `block_layout`; those of wide
+Everything is little endian. A block is plain arrays, one after the other, in the order of `BlockLayout`; those of wide
 elements come first, so that all of them are aligned when the block is.
 
 Letters: R rows, X deleted keys, D dim, W optimizer state floats per row.
@@ -13,8 +13,8 @@ Letters: R rows, X deleted keys, D dim, W optimizer state floats per row.
 
 from __future__ import annotations
 
-import math
 import struct
+from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -44,6 +44,9 @@ INDEX = np.dtype(
 MAX_FOOTER_BYTES = 1 << 20
 TABLE_PART = "rows"
 """What the manifest calls such a file."""
+
+Description = dict[str, Any]
+"""What the manifest says of a file: bytes, crc32, server, part, and what belongs to the part."""
 
 
 class TableSchema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -78,36 +81,36 @@ class BlockEntry(NamedTuple):
     num_sketch_bytes: int
 
 
-class BlockArray(NamedTuple):
-    """An array of a block."""
+class BlockLayout:
+    """How the blocks of a file are laid out."""
 
-    name: str
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
+    def __init__(self, schema: TableSchema) -> None:
+        """`schema.row_dtype` must be known."""
+        single = np.dtype("<f4")
+        values = ROW_DTYPES[schema.row_dtype].newbyteorder("<")
+        self._forms: tuple[tuple[str, np.dtype[Any], tuple[int, ...]], ...] = (
+            ("keys", np.dtype("<u8"), ()),
+            ("deleted", np.dtype("<u8"), ()),
+            ("sketch_total", np.dtype("<u8"), ()),
+            ("states", single, (schema.state_width,)),
+            ("statistics", single, (2,)),
+            ("last_versions", np.dtype("<u4"), ()),
+            ("values", values, (schema.dim,)),
+            ("sketch", np.dtype("u1"), ()),
+        )
+        self._row_bytes = 8 + 4 * schema.state_width + 8 + 4 + values.itemsize * schema.dim
 
-    @property
-    def num_bytes(self) -> int:
-        return math.prod(self.shape) * self.dtype.itemsize
+    def num_bytes(self, num_rows: int, num_deleted: int, num_sketch_bytes: int) -> int:
+        """The length of a block."""
+        return num_rows * self._row_bytes + 8 * num_deleted + (8 + num_sketch_bytes if num_sketch_bytes else 0)
 
-
-def block_layout(schema: TableSchema, num_rows: int, num_deleted: int, num_sketch_bytes: int) -> list[BlockArray]:
-    """The arrays of a block in their order; some are empty. `schema.row_dtype` must be known."""
-    single = np.dtype("<f4")
-    return [
-        BlockArray("keys", np.dtype("<u8"), (num_rows,)),
-        BlockArray("deleted", np.dtype("<u8"), (num_deleted,)),
-        BlockArray("sketch_total", np.dtype("<u8"), (1 if num_sketch_bytes else 0,)),
-        BlockArray("states", single, (num_rows, schema.state_width)),
-        BlockArray("statistics", single, (num_rows, 2)),
-        BlockArray("last_versions", np.dtype("<u4"), (num_rows,)),
-        BlockArray("values", ROW_DTYPES[schema.row_dtype].newbyteorder("<"), (num_rows, schema.dim)),
-        BlockArray("sketch", np.dtype("u1"), (num_sketch_bytes,)),
-    ]
-
-
-def block_bytes(schema: TableSchema, num_rows: int, num_deleted: int, num_sketch_bytes: int) -> int:
-    """The length of a block."""
-    return sum(array.num_bytes for array in block_layout(schema, num_rows, num_deleted, num_sketch_bytes))
+    def arrays(
+        self, num_rows: int, num_deleted: int, num_sketch_bytes: int
+    ) -> Iterator[tuple[str, np.dtype[Any], tuple[int, ...]]]:
+        """Name, dtype and shape of the arrays of a block in their order; some are empty."""
+        counts = {"deleted": num_deleted, "sketch_total": 1 if num_sketch_bytes else 0, "sketch": num_sketch_bytes}
+        for name, dtype, row_shape in self._forms:
+            yield name, dtype, (counts.get(name, num_rows), *row_shape)
 
 
 def refusal(file: object, what: str, field: str, expected: object, got: object) -> CheckpointError:

@@ -25,9 +25,8 @@ from embedding_tier.table_file import (
     SCHEMA_LENGTH,
     TRAILER,
     BlockEntry,
+    BlockLayout,
     TableSchema,
-    block_bytes,
-    block_layout,
     refusal,
 )
 from geartrain.errors import CheckpointError
@@ -70,6 +69,7 @@ class TableReader:
             for field, value in msgspec.to_builtins(self.schema).items():
                 self.expect(field, description.get(field), value)
             self._check_schema()
+            self._layout = BlockLayout(self.schema)
             self.entries = self._checked(index, footer_at)
             for field in ("num_rows", "num_deleted"):
                 found = sum(getattr(entry, field) for entry in self.entries.values())
@@ -98,14 +98,14 @@ class TableReader:
         self.expect(f"crc32 of shard {shard}", entry.crc32, zlib.crc32(data.data))
         arrays: dict[str, NDArray[Any]] = {}
         at = 0
-        for wanted in block_layout(self.schema, entry.num_rows, entry.num_deleted, entry.num_sketch_bytes):
-            part = data[at : at + wanted.num_bytes].view(wanted.dtype).reshape(wanted.shape)
-            arrays[wanted.name] = part.astype(wanted.dtype.newbyteorder("="), copy=False)
-            at += wanted.num_bytes
+        for name, dtype, shape in self._layout.arrays(entry.num_rows, entry.num_deleted, entry.num_sketch_bytes):
+            part = np.ndarray(shape, dtype, data.data, at)
+            arrays[name] = part if dtype.isnative else part.astype(dtype.newbyteorder("="))
+            at += part.nbytes
         for name in ("keys", "deleted"):
-            strange = np.flatnonzero(shard_of(arrays[name]) != shard)
-            got = str(arrays[name][strange[0]]) if len(strange) else ""
-            self._require(len(strange) == 0, f"{name} of shard {shard}", "keys of this shard", got)
+            strange = arrays[name][shard_of(arrays[name]) != shard]
+            if len(strange):
+                raise refusal(self._path, self._what, f"{name} of shard {shard}", "keys of this shard", int(strange[0]))
         rows = RowRecords(*(arrays[name] for name in ("keys", "values", "states", "statistics", "last_versions")))
         return Block(rows, arrays["deleted"], arrays["sketch"], int(arrays["sketch_total"].sum()))
 
@@ -161,7 +161,7 @@ class TableReader:
             self.expect(f"sketch bytes of {what}", sketch_bytes, entry.num_sketch_bytes)
             if self.schema.kind == "full":
                 self.expect(f"deleted keys of {what}", 0, entry.num_deleted)
-            wanted = block_bytes(self.schema, entry.num_rows, entry.num_deleted, entry.num_sketch_bytes)
+            wanted = self._layout.num_bytes(entry.num_rows, entry.num_deleted, entry.num_sketch_bytes)
             self.expect(f"bytes of {what}", wanted, entry.num_bytes)
             at, last_shard = at + entry.num_bytes, entry.shard
         self.expect("offset of the footer", at, footer_at)

@@ -22,16 +22,15 @@ from embedding_tier.table_file import (
     TABLE_PART,
     TRAILER,
     BlockEntry,
+    BlockLayout,
+    Description,
     TableSchema,
-    block_layout,
 )
 from geartrain.errors import CheckpointError
 from kernels.row_records import ShardRows
 
 FLUSH_BYTES = 64 << 20
 """Bytes that may wait for the disk: it is never asked for gigabytes at once, and what is told as written is there."""
-
-Description = dict[str, Any]
 
 
 class TableWriter:
@@ -41,6 +40,7 @@ class TableWriter:
         """`flushed` is called whenever what was written is on the disk. Raises `CheckpointError`."""
         self._path = path
         self._schema = schema
+        self._layout = BlockLayout(schema)
         self._flushed = flushed
         self._entries: list[BlockEntry] = []
         self._num_bytes = 0
@@ -110,8 +110,8 @@ class TableWriter:
     def _append_block(self, shard: int, arrays: dict[str, NDArray[Any]]) -> None:
         counts = (len(arrays["keys"]), len(arrays["deleted"]), len(arrays["sketch"]))
         offset, crc32 = self._num_bytes, 0
-        for wanted in block_layout(self._schema, *counts):
-            data = np.ascontiguousarray(arrays[wanted.name], dtype=wanted.dtype).reshape(-1).view(np.uint8).data
+        for name, dtype, _ in self._layout.arrays(*counts):
+            data = np.ascontiguousarray(arrays[name], dtype=dtype).reshape(-1).view(np.uint8).data
             crc32 = zlib.crc32(data, crc32)
             self._write(data)
         self._entries.append(BlockEntry(shard, crc32, offset, self._num_bytes - offset, *counts))

@@ -26,9 +26,8 @@ class GeartrainError(Exception):
         self.facts = facts
 
     def to_dict(self) -> dict[str, Any]:
-        """The wire and HTTP form: `{"code", "message", ...facts}`, which every encoder of ours can encode."""
-        facts = {"code": self.code, "message": self.message, **self.facts}
-        return {name: _sendable(value) for name, value in facts.items()}
+        """The wire and HTTP form: `{"code", "message", ...facts}`."""
+        return {"code": self.code, "message": self.message, **self.facts}
 
     @staticmethod
     def from_dict(fields: dict[str, Any]) -> GeartrainError:
@@ -39,19 +38,6 @@ class GeartrainError(Exception):
         if kind is None:
             return GeartrainError(str(fields.get("message", "")), **{**rest, "original_code": code})
         return kind(str(fields.get("message", "")), **rest)
-
-
-def _sendable(value: Any) -> Any:
-    """A fact as it is, but for what msgpack has no form for: whole numbers beyond 64 bits, text that is not Unicode."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "backslashreplace").decode("utf-8")
-    if isinstance(value, int) and not -(2**63) <= value < 2**64:
-        return str(value)
-    if isinstance(value, list | tuple):
-        return [_sendable(one) for one in value]
-    if isinstance(value, dict):
-        return {_sendable(name): _sendable(one) for name, one in value.items()}
-    return value
 
 
 class ConfigError(GeartrainError):

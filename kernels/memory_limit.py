@@ -33,7 +33,8 @@ def new_lines(num_bytes: int) -> Keys:
     if num_bytes < 1:
         raise mismatch("num_bytes", "an integer >= 1", num_bytes)
     num_lines = -(-num_bytes // LINE_BYTES)
-    memory = mmap.mmap(-1, num_lines * LINE_BYTES + _HUGE_PAGE_BYTES)
+    # Private: pages of a shared mapping are huge only where the system says so for shared memory.
+    memory = mmap.mmap(-1, num_lines * LINE_BYTES + _HUGE_PAGE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         memory.madvise(mmap.MADV_HUGEPAGE)
     words = np.frombuffer(memory, dtype=np.uint64)

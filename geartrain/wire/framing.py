@@ -42,8 +42,16 @@ _UNDECODABLE = (msgspec.MsgspecError, ValueError, TypeError, RecursionError, Ove
 
 
 def encode(message: msgspec.Struct) -> bytes:
-    """The msgpack frame of a control message or of a data-plane header."""
-    return _ENCODER.encode(message)
+    """The msgpack frame of a control message or of a data-plane header.
+
+    Where an error repeats what no frame can hold (a number beyond 64 bits, text that is not Unicode), its text is sent.
+    """
+    try:
+        return _ENCODER.encode(message)
+    except (OverflowError, UnicodeEncodeError):
+        if not hasattr(message, "error"):
+            raise
+        return _ENCODER.encode(msgspec.structs.replace(message, error=_sendable(message.error)))
 
 
 def decode_from_node(frames: Sequence[Frame]) -> FromNode:
@@ -191,6 +199,18 @@ def _array(frame: Frame, dtype: np.dtype[Any], count: int, what: str) -> NDArray
     array = np.frombuffer(frame.buffer if isinstance(frame, zmq.Frame) else frame, dtype)
     # Small frames lie at any offset of the socket's receive buffer.
     return array if array.flags.aligned else array.copy()
+
+
+def _sendable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        return str(value)
+    if isinstance(value, list | tuple):
+        return [_sendable(one) for one in value]
+    if isinstance(value, dict):
+        return {_sendable(name): _sendable(one) for name, one in value.items()}
+    return value
 
 
 def _only(frames: Sequence[Frame]) -> Frame:

@@ -233,12 +233,13 @@ private:
         EXPECT(same_bits(expected.sketches, found.sketches) && same_bits(expected.totals, found.totals),
                "a delta has other sketches than the table had");
         if (base_ == nullptr) return;  // the full cut was abandoned
-        auto rows = base_->by_key(value_bytes_, table_state_width());
+        auto rows = base_->by_key(value_bytes_, table_->state_width());
+        const auto all = expected.by_key(value_bytes_, table_->state_width());
         for (const uint64_t key : found.deleted) {
-            rows.erase(key); if (false) EXPECT(true, "deleted key %" PRIx64 " had no row at the base", key);
+            EXPECT(all.count(key) == 0, "key %" PRIx64 " is told as deleted, and has a row", key);
+            rows.erase(key);
         }
-        for (auto& [key, row] : found.by_key(value_bytes_, table_state_width())) rows[key] = row;
-        const auto all = expected.by_key(value_bytes_, table_state_width());
+        for (auto& [key, row] : found.by_key(value_bytes_, table_->state_width())) rows[key] = row;
         EXPECT(rows.size() == all.size(), "base and delta have %zu rows, the table had %zu", rows.size(), all.size());
         for (const auto& [key, row] : all) {
             const auto one = rows.find(key);
@@ -272,8 +273,6 @@ private:
         const char* what = difference(expected, after);
         EXPECT(what == nullptr, "after a restore the table has other %s", what);
     }
-
-    size_t table_state_width() const { return table_->state_width(); }
 
     const TableCase case_;
     const size_t value_bytes_;

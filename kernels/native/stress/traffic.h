@@ -57,7 +57,8 @@ private:
     }
 
     float gradient() {
-        if (random_.one_in(500)) return random_.one_in(2) ? 1e-41f : 1e20f;
+        const float odd[] = {1e-41f, 1e20f, -3e38f, INFINITY, NAN};
+        if (random_.one_in(2000)) return odd[random_.below(5)];
         return random_.between(-1.0f, 1.0f);
     }
 

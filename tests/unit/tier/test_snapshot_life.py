@@ -248,6 +248,19 @@ def test_a_disk_that_fails_is_told_later_and_again(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_folder_that_vanished_is_named(tmp_path: Path, controlled: Controlled, gate: Gate) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    controlled.handle(TakeSnapshot(1, 7, 0, str(folder)))
+    assert gate.waiting.wait(PATIENT_S)
+    for path in folder.iterdir():
+        path.unlink()
+    folder.rmdir()
+    gate.open()
+    error = failure(controlled.hears())
+    assert error["code"] == "checkpoint_invalid" and str(folder) in error["file"]
+
+
 def test_a_fault_of_ours_is_told_too(tmp_path: Path, controlled: Controlled, monkeypatch: pytest.MonkeyPatch) -> None:
     def faulty(writer: TableWriter, *_: object) -> None:
         raise ZeroDivisionError

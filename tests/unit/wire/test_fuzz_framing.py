@@ -19,7 +19,18 @@ from hypothesis import strategies as st
 from geartrain.errors import GeartrainError, WireError
 from geartrain.wire import framing
 from geartrain.wire.framing import Frame
-from geartrain.wire.messages import FromNode, FromServer, PullRows, PutDense, Stage, ToNode, ToServer
+from geartrain.wire.messages import (
+    Failed,
+    FromNode,
+    FromServer,
+    NodeFailed,
+    PullRows,
+    PutDense,
+    Refused,
+    Stage,
+    ToNode,
+    ToServer,
+)
 from kernels.wire_codec import CODECS, encoded_bytes
 
 Decoder = Callable[[Sequence[Frame]], msgspec.Struct]
@@ -147,3 +158,20 @@ def test_rows_in_any_codec_fit_or_are_a_wire_error(
 def test_whatever_a_peer_calls_an_error_becomes_one(fields: dict[str, Any]) -> None:
     error = GeartrainError.from_dict(fields)
     assert isinstance(error.message, str) and error.to_dict()["code"]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(st.characters()), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@quick
+@given(st.dictionaries(st.from_regex(r"[a-z]{1,8}", fullmatch=True), JSON, max_size=4), st.text(st.characters()))
+def test_an_error_with_any_facts_can_be_told(facts: dict[str, Any], message: str) -> None:
+    """Facts may repeat what a file said: numbers of any length, halves of characters."""
+    told = WireError(message, **facts).to_dict()
+    for sent in (Failed(1, told), NodeFailed("s0", 1, "job", told), Refused(told)):
+        decode = next(decode for decode, kinds in UNIONS.items() if isinstance(sent, kinds))
+        assert set(decode([framing.encode(sent)]).error) == set(told)
