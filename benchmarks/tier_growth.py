@@ -1,10 +1,10 @@
 """Pulls while a table grows from 5 to 25 million rows, against a control run in which it does not.
 
-A client pushes windows of 40,000 keys without a pause, each decided at once; another one pulls 40,000 keys that
-have rows, one request after the other. Growing: every pushed key is new. Control: all of them have rows already. The two
-differ in the work that a birth is, and in stalls of growing itself; `longest_growth_ms` is measured inside the server.
-The control run pushes six times as many keys: it is that much faster, and its percentiles need requests, too.
-Memory: the server's peak over what its table occupies in the end.
+A client pushes windows of 40,000 keys without a pause, each decided at once; another one pulls 40,000 keys that have
+rows, one request after the other. Growing: every pushed key is new. Control: all of them have rows already. The two
+differ in the work that a birth is, and in stalls of growing itself; `longest_growth_ms`, measured inside the server, is
+the most that a window waited for the index to grow. The control run pushes six times as many keys: it is that much
+faster, and its percentiles need requests, too. Memory: the server's peak over what its table occupies in the end.
 """
 
 from __future__ import annotations

@@ -79,6 +79,7 @@ class JobState:
         """
         part = StagedPart(tuple(message.counts), arrays, message.dense_start)
         check_rows(part, [table.name for table in self.tables])
+        self._check_dense(part)
         with self._staging_lock:
             is_new = self._staging.put(message.group, message.step, message.origin.worker, part)
         for table, count in zip(self.tables, message.counts, strict=True):
@@ -112,6 +113,17 @@ class JobState:
             if entered:
                 self._table_stats = {table.name: table.stats() for table in self.tables}
         return self._table_stats, self._staging.num_bytes
+
+    def _check_dense(self, part: StagedPart) -> None:
+        start, stop = part.dense_start, part.dense_start + len(part.arrays.dense)
+        block = self.dense
+        if start < stop and block is not None and not block.start <= start <= stop <= block.stop:
+            raise WireError(
+                f"a dense gradient of [{start}, {stop}) on the server that owns [{block.start}, {block.stop})",
+                field="dense_start",
+                expected=[block.start, block.stop],
+                got=[start, stop],
+            )
 
     def _block(self) -> DenseBlock:
         if self.dense is None:

@@ -73,7 +73,10 @@ class StagingArea:
         return len(self._parts)
 
     def wants(self, group: int, step: int, worker: str) -> bool:
-        """Whether such a part is new here. Raises `StaleMessageError` for a dead group, `BusyError` when full."""
+        """Whether such a part is new here. Raises `StaleMessageError` for a dead group, `BusyError` when full,
+        `WireError` for a step that is none."""
+        if step < 0:
+            raise WireError(f"step {step} of group {group}", field="step", expected="a step >= 0", got=step)
         if group <= self._youngest and group not in self._live:
             raise StaleMessageError(
                 f"group {group} no longer lives", got=group, current=sorted(self._live), worker=worker, step=step

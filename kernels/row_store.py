@@ -167,7 +167,10 @@ class RowStore:
         return self._rows.expire(first_shard, last_shard, min(max(unseen_before, 0), 2**32 - 1))
 
     def prepare_growth(self, num_rows: int) -> None:
-        """Have the memory for `num_rows` births at hand, so that the next `apply` does not wait for the system."""
+        """Have the memory for `num_rows` births at hand, so that the next `apply` does not wait for the system.
+
+        Memory that the index has outgrown is given back here, and by `load`.
+        """
         with _full_is_an_error(self.num_rows + num_rows):
             self._rows.prepare_growth(num_rows)
 

@@ -12,7 +12,7 @@ static void apply_dense(Vector<float> params, Vector<const float> grads, Matrix<
     const size_t size = params.shape(0);
     float* first = states.data();
     float* second = states.shape(0) > 1 ? first + size : nullptr;
-    Kind::update(params.data(), first, second, nullptr, grads.data(), size, coefficients(numbers));
+    Kind::update(params.data(), first, second, grads.data(), size, coefficients(numbers));
 }
 
 template <typename Kind>

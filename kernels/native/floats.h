@@ -30,6 +30,28 @@ inline void divide_floats(float* to, const float* from, float divisor, size_t si
     for (size_t i = 0; i < size; i++) to[i] = from[i] / divisor;
 }
 
+// Eight floats as compilers understand them on every architecture: one AVX register, or two of SSE or NEON. Written out
+// where the loops around them would not be made vector code of.
+typedef float Float8 __attribute__((vector_size(32)));
+
+inline Float8 load8(const float* from) {
+    Float8 eight;
+    std::memcpy(&eight, from, sizeof eight);
+    return eight;
+}
+
+inline void store8(float* to, Float8 eight) { std::memcpy(to, &eight, sizeof eight); }
+
+// The sum of the lanes, as a tree.
+inline float sum8(Float8 eight) {
+    typedef float Float4 __attribute__((vector_size(16)));
+    Float4 low, high;
+    std::memcpy(&low, &eight, sizeof low);
+    std::memcpy(&high, reinterpret_cast<const char*>(&eight) + sizeof low, sizeof high);
+    const Float4 four = low + high;
+    return (four[0] + four[2]) + (four[1] + four[3]);
+}
+
 // Asks for every cache line of [begin, begin + bytes). Inlined always, as all functions that only prefetch must be: GCC
 // drops calls of a function that computes nothing.
 template <int kForWriting>

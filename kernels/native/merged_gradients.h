@@ -66,21 +66,12 @@ public:
         prefetch_bytes<0>(contributions_[place.contribution].grads + place.position * dim_, dim_ * sizeof(float));
     }
 
+    // The only contribution, where its gradients can be taken as they are; else null.
+    const Contribution* direct() const { return single_ != nullptr && single_->weight == 1.0f ? single_ : nullptr; }
+
     // The sums of key i: weighted gradients in the order of the contributions. `scratch` is room for a row, and where
     // the result may lie.
     Sum sum(size_t i, float* scratch) const {
-        if (single_ != nullptr && single_->weight == 1.0f) {
-            return {single_->grads + i * dim_, single_->shows[i], single_->clicks[i]};
-        }
-        return weighted_sum(i, scratch);
-    }
-
-private:
-    static constexpr size_t kAhead = 16;
-    static constexpr uint32_t kEnd = MergeRoom::kEnd;
-    using Place = MergeRoom::Place;
-
-    [[gnu::noinline]] Sum weighted_sum(size_t i, float* scratch) const {
         if (single_ != nullptr) return first(*single_, i, scratch);
         const Place* place = &room_.places[room_.heads[i]];
         Sum total = first(contributions_[place->contribution], place->position, scratch);
@@ -97,6 +88,11 @@ private:
         }
         return total;
     }
+
+private:
+    static constexpr size_t kAhead = 16;
+    static constexpr uint32_t kEnd = MergeRoom::kEnd;
+    using Place = MergeRoom::Place;
 
     Sum first(const Contribution& from, size_t position, float* scratch) const {
         const float* grads = from.grads + position * dim_;

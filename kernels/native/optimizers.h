@@ -1,13 +1,15 @@
 // The optimizers' updates, one template each; defined in reference/optimizers.py, operation for operation.
 //
-// `values` and `grads` are float[size]. A kind uses the state that it has: `first` and `second` are float[size], or one
-// float of a row where its name says so; `scratch` is room for float[size].
+// `values`, `grads` and the state vectors `first` and `second` are float[size]; a kind uses those that it has.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <type_traits>
+
+#include "floats.h"
 
 namespace geartrain {
 
@@ -25,7 +27,7 @@ inline Coefficients coefficients(const CoefficientArray& c) {
 struct Sgd {
     static constexpr size_t state_width(size_t) { return 0; }
 
-    static void update(float* __restrict values, float*, float*, float*, const float* __restrict grads, size_t size,
+    static void update(float* __restrict values, float*, float*, const float* __restrict grads, size_t size,
                        const Coefficients& c) {
         for (size_t i = 0; i < size; i++) {
             const float mean = grads[i] / c.divisor + c.l2 * values[i];
@@ -35,7 +37,7 @@ struct Sgd {
 };
 
 struct Average {
-    static void update(float* __restrict values, float*, float*, float*, const float* __restrict grads, size_t size,
+    static void update(float* __restrict values, float*, float*, const float* __restrict grads, size_t size,
                        const Coefficients& c) {
         for (size_t i = 0; i < size; i++) values[i] += c.rate * (grads[i] / c.divisor - values[i]);
     }
@@ -44,7 +46,7 @@ struct Average {
 struct Adagrad {
     static constexpr size_t state_width(size_t dim) { return dim; }
 
-    static void update(float* __restrict values, float* __restrict first, float*, float*,
+    static void update(float* __restrict values, float* __restrict first, float*,
                        const float* __restrict grads, size_t size, const Coefficients& c) {
         for (size_t i = 0; i < size; i++) {
             const float mean = grads[i] / c.divisor + c.l2 * values[i];
@@ -57,7 +59,7 @@ struct Adagrad {
 struct Adam {
     static constexpr size_t state_width(size_t dim) { return 2 * dim; }
 
-    static void update(float* __restrict values, float* __restrict first, float* __restrict second, float*,
+    static void update(float* __restrict values, float* __restrict first, float* __restrict second,
                        const float* __restrict grads, size_t size, const Coefficients& c) {
         for (size_t i = 0; i < size; i++) {
             const float mean = grads[i] / c.divisor + c.l2 * values[i];
@@ -68,54 +70,73 @@ struct Adam {
     }
 };
 
-// The mean square of x: eight partial sums, a tree over them, then the rest one by one, an order that one AVX register
-// can follow; then divided by the size.
-inline float mean_square(const float* x, size_t size) {
-    float lanes[8] = {};
+// Writes the gradient's mean, with l2 added, and returns its mean square: eight partial sums, a tree over them, then the
+// rest one by one; then divided by the size.
+inline float mean_gradient(float* __restrict mean, const float* __restrict grads, const float* __restrict values,
+                           size_t size, const Coefficients& c) {
     const size_t whole = size / 8 * 8;
+    Float8 squares = {};
     for (size_t i = 0; i < whole; i += 8) {
-        for (size_t lane = 0; lane < 8; lane++) lanes[lane] += x[i + lane] * x[i + lane];
+        const Float8 eight = load8(grads + i) / c.divisor + c.l2 * load8(values + i);
+        store8(mean + i, eight);
+        squares += eight * eight;
     }
-    for (size_t width = 4; width > 0; width /= 2) {
-        for (size_t lane = 0; lane < width; lane++) lanes[lane] += lanes[lane + width];
+    float sum = sum8(squares);
+    for (size_t i = whole; i < size; i++) {
+        mean[i] = grads[i] / c.divisor + c.l2 * values[i];
+        sum += mean[i] * mean[i];
     }
-    float sum = lanes[0];
-    for (size_t i = whole; i < size; i++) sum += x[i] * x[i];
     return sum / static_cast<float>(size);
 }
 
-// first[0] is the row's sum of mean squares.
+// The optimizers with one number per row come in two halves: the second waits for a root and a division, so some other
+// rows' first halves are done in between. `mean` is room for a row, kept from one to the other.
+
+// state[0] is the row's sum of mean squares.
 struct RowwiseAdagrad {
     static constexpr size_t state_width(size_t) { return 1; }
 
-    static void update(float* __restrict values, float* __restrict first, float*, float* __restrict scratch,
-                       const float* __restrict grads, size_t size, const Coefficients& c) {
-        for (size_t i = 0; i < size; i++) scratch[i] = grads[i] / c.divisor + c.l2 * values[i];
-        first[0] += mean_square(scratch, size);
-        const float rate = c.rate / (std::sqrt(first[0]) + c.eps);
-        for (size_t i = 0; i < size; i++) values[i] -= rate * scratch[i];
+    // Returns what the second half needs of the state.
+    static float first_half(const float* __restrict values, float* __restrict state, float* __restrict mean,
+                            const float* __restrict grads, size_t size, const Coefficients& c) {
+        return state[0] += mean_gradient(mean, grads, values, size, c);
+    }
+
+    static void second_half(float* __restrict values, const float*, const float* __restrict mean, float sum,
+                            size_t size, const Coefficients& c) {
+        const float rate = c.rate / (std::sqrt(sum) + c.eps);
+        const size_t whole = size / 8 * 8;
+        for (size_t i = 0; i < whole; i += 8) store8(values + i, load8(values + i) - rate * load8(mean + i));
+        for (size_t i = whole; i < size; i++) values[i] -= rate * mean[i];
     }
 };
 
-// first[size] is the first moment, second[0] the row's running mean square.
+// state[size] is the first moment, and behind it the row's running mean square.
 struct RowwiseAdam {
     static constexpr size_t state_width(size_t dim) { return dim + 1; }
 
-    static void update(float* __restrict values, float* __restrict first, float* __restrict second,
-                       float* __restrict scratch, const float* __restrict grads, size_t size, const Coefficients& c) {
-        for (size_t i = 0; i < size; i++) scratch[i] = grads[i] / c.divisor + c.l2 * values[i];
-        for (size_t i = 0; i < size; i++) first[i] += c.one_minus_beta1 * (scratch[i] - first[i]);
-        second[0] += c.one_minus_beta2 * (mean_square(scratch, size) - second[0]);
-        const float root = std::sqrt(second[0]) / c.root_scale + c.eps;
-        for (size_t i = 0; i < size; i++) values[i] -= c.rate * (first[i] / root);
+    static float first_half(const float* __restrict values, float* __restrict state, float* __restrict mean,
+                            const float* __restrict grads, size_t size, const Coefficients& c) {
+        const float square = mean_gradient(mean, grads, values, size, c);
+        for (size_t i = 0; i < size; i++) state[i] += c.one_minus_beta1 * (mean[i] - state[i]);
+        return state[size] += c.one_minus_beta2 * (square - state[size]);
+    }
+
+    static void second_half(float* __restrict values, const float* __restrict state, const float*, float square,
+                            size_t size, const Coefficients& c) {
+        const float root = std::sqrt(square) / c.root_scale + c.eps;
+        for (size_t i = 0; i < size; i++) values[i] -= c.rate * (state[i] / root);
     }
 };
+
+template <typename Kind>
+constexpr bool kHasHalves = std::is_same_v<Kind, RowwiseAdagrad> || std::is_same_v<Kind, RowwiseAdam>;
 
 // first is z, second the sum of squares (McMahan et al. 2013).
 struct Ftrl {
     static constexpr size_t state_width(size_t dim) { return 2 * dim; }
 
-    static void update(float* __restrict values, float* __restrict first, float* __restrict second, float*,
+    static void update(float* __restrict values, float* __restrict first, float* __restrict second,
                        const float* __restrict grads, size_t size, const Coefficients& c) {
         if (c.lr == 0.0f) return;
         for (size_t i = 0; i < size; i++) {

@@ -40,12 +40,12 @@ void Region::use_huge_pages([[maybe_unused]] size_t begin, [[maybe_unused]] size
 }
 
 void Region::populate(size_t begin, size_t end) {
-    begin = begin / kPage * kPage;
-    end = round_up(end, kPage);
 #ifdef MADV_POPULATE_WRITE
-    if (madvise(data_ + begin, end - begin, MADV_POPULATE_WRITE) == 0) return;
+    const size_t first = begin / kPage * kPage;
+    if (madvise(data_ + first, round_up(end, kPage) - first, MADV_POPULATE_WRITE) == 0) return;
 #endif
-    for (size_t at = begin; at < end; at += kPage) *static_cast<volatile char*>(data_ + at) = 0;
+    // Only pages that begin inside the range may be written to: what is before it in a page may be in use.
+    for (size_t at = round_up(begin, kPage); at < end; at += kPage) *static_cast<volatile char*>(data_ + at) = 0;
 }
 
 void Region::release(size_t begin, size_t end) { madvise(data_ + begin, end - begin, MADV_DONTNEED); }

@@ -65,7 +65,7 @@ public:
     // Has the memory of `num_rows` more rows at hand. Reads of rows in use may go on.
     void prepare_growth(size_t num_rows) {
         if (num_rows <= free_.size()) return;
-        const size_t begin = std::max(prepared_, num_taken_ / kBlockRows * block_bytes());
+        const size_t begin = std::max(prepared_, (num_taken_ + kBlockRows - 1) / kBlockRows * block_bytes());
         const size_t end = ((num_taken_ + num_rows - free_.size()) / kBlockRows + 1) * block_bytes();
         if (end <= begin) return;
         commit(end);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <system_error>
 #include <thread>
 #include <type_traits>
 
@@ -11,7 +12,7 @@
 namespace geartrain {
 
 // Rows are found for a chunk of keys, then visited: two tight loops beat one that does both.
-constexpr size_t kChunk = 2048;
+constexpr size_t kChunk = ShardIndex::kMostAtOnce;
 // Rows between a prefetch and its use.
 constexpr size_t kPullAhead = 96;
 constexpr size_t kUpdateAhead = 80;
@@ -58,59 +59,130 @@ private:
     size_t value_bytes_, extra_bytes_;
 };
 
-// Updates of single rows, with the room that they need.
+// The updates of a window, row by row. Rows are asked for some time before they are updated.
 template <typename Kind, typename Format, size_t kDim>
-class RowUpdate {
+class RowUpdates {
 public:
-    RowUpdate(size_t dim, const Coefficients& coefficients, uint64_t seed, uint32_t version)
-        : dim_(kDim != 0 ? kDim : dim),
+    RowUpdates(const RowArena& arena, size_t dim, const Coefficients& coefficients, uint64_t seed, uint32_t version)
+        : rows_(arena),
+          dim_(kDim != 0 ? kDim : dim),
           coefficients_(coefficients),
           bounded_(coefficients.min_weight > -HUGE_VALF || coefficients.max_weight < HUGE_VALF),
           seed_(seed),
           version_(version),
-          room_(3 * dim_) {}
+          room_((1 + 2 * kDelay) * dim_) {}
 
-    float* sum_room() { return room_.data(); }
-
-    // Updates a row that has been born.
-    void update(uint64_t key, typename Format::Stored* values, float* state, const float* grads) {
-        if constexpr (std::is_same_v<Format, Fp32>) {
-            in_floats(values, state, grads);
-        } else {
-            float* wide = room_.data() + 2 * dim_;
-            Format::widen(values, wide, dim_);
-            in_floats(wide, state, grads);
-            round_row<Format>(wide, values, dim_, RoundingBits(key, seed_, version_));
-        }
+    // The i-th row of a sequence will be `row`.
+    [[gnu::always_inline]] void ask(size_t i, size_t row) {
+        stored_[i % kRing] = rows_.values(row);
+        states_[i % kRing] = rows_.state(row);
+        rows_.prefetch_all(row);
     }
 
-    // Updates a row from its initial values, which are not rounded.
-    void bear(uint64_t key, const Initializer& initializer, typename Format::Stored* values, float* state,
-              const float* grads) {
-        std::memset(state, 0, Kind::state_width(dim_) * sizeof(float));
-        if constexpr (std::is_same_v<Format, Fp32>) {
-            initializer.fill(key, values, dim_);
-            in_floats(values, state, grads);
-        } else {
-            float* wide = room_.data() + 2 * dim_;
-            initializer.fill(key, wide, dim_);
-            in_floats(wide, state, grads);
-            round_row<Format>(wide, values, dim_, RoundingBits(key, seed_, version_));
+    // Room for the merged gradients of a row.
+    float* sum_room() { return room_.data(); }
+
+    // Finishes what is half done. To be called at the end, and before a row is updated a second time.
+    void finish() {
+        for (size_t n = num_begun_ < kDelay ? 0 : num_begun_ - kDelay; kHasHalves<Kind> && n < num_begun_; n++) {
+            second_half(n % kDelay);
         }
+        num_begun_ = 0;
+    }
+
+    // Updates the i-th row, which was asked for.
+    [[gnu::always_inline]] void update(size_t i, uint64_t key, const MergedGradients::Sum& sum, HottestRows& hottest) {
+        const size_t slot = next_slot();
+        if constexpr (kIsLow) Format::widen(stored_[i % kRing], wide(slot), dim_);
+        run(i, slot, key, sum, hottest);
+    }
+
+    // The same for a row that begins with its initial values; those are not rounded before they are updated.
+    void bear(size_t i, uint64_t key, const Initializer& initializer, const MergedGradients::Sum& sum,
+              HottestRows& hottest) {
+        const size_t slot = next_slot();
+        float* state = states_[i % kRing];
+        std::fill_n(state, Kind::state_width(dim_), 0.0f);
+        *statistics_of(state) = {};
+        initializer.fill(key, values(i, slot), dim_);
+        run(i, slot, key, sum, hottest);
     }
 
 private:
-    void in_floats(float* values, float* state, const float* grads) {
-        Kind::update(values, state, state + dim_, room_.data() + dim_, grads, dim_, coefficients_);
-        if (bounded_) clamp(values, dim_, coefficients_.min_weight, coefficients_.max_weight);
+    using Stored = typename Format::Stored;
+    static constexpr bool kIsLow = !std::is_same_v<Format, Fp32>;
+    static constexpr size_t kRing = 128;
+    static constexpr size_t kDelay = 4;  // rows between the two halves of an update
+    static_assert(kRing >= kUpdateAhead + kDelay, "rows under way have places of their own");
+
+    // A row whose update is half done: its place in the ring, and what its first half has left for the second.
+    struct Half {
+        size_t i;
+        uint64_t key;
+        float number;
+    };
+
+    // Room for the next row: the one that was there is finished.
+    [[gnu::always_inline]] size_t next_slot() {
+        const size_t slot = num_begun_ % kDelay;
+        if (kHasHalves<Kind> && num_begun_ >= kDelay) second_half(slot);
+        num_begun_++;
+        return slot;
     }
 
+    [[gnu::always_inline]] void run(size_t i, size_t slot, uint64_t key, const MergedGradients::Sum& sum,
+                                    HottestRows& hottest) {
+        float* state = states_[i % kRing];
+        if constexpr (kHasHalves<Kind>) {
+            const float number = Kind::first_half(values(i, slot), state, mean(slot), sum.grads, dim_, coefficients_);
+            halves_[slot] = {i, kIsLow ? key : 0, number};
+        } else {
+            Kind::update(values(i, slot), state, state + dim_, sum.grads, dim_, coefficients_);
+            end(key, stored_[i % kRing], values(i, slot));
+        }
+        Statistics& statistics = *statistics_of(state);
+        statistics.shows += sum.shows;
+        statistics.clicks += sum.clicks;
+        statistics.last_version = version_;
+        hottest.offer(key, statistics.shows);
+    }
+
+    [[gnu::always_inline]] void second_half(size_t slot) {
+        if constexpr (kHasHalves<Kind>) {
+            const Half& half = halves_[slot];
+            float* row = values(half.i, slot);
+            Kind::second_half(row, states_[half.i % kRing], mean(slot), half.number, dim_, coefficients_);
+            end(half.key, stored_[half.i % kRing], row);
+        }
+    }
+
+    [[gnu::always_inline]] void end([[maybe_unused]] uint64_t key, [[maybe_unused]] Stored* stored, float* values) {
+        if (__builtin_expect(bounded_, 0)) clamp(values, dim_, coefficients_.min_weight, coefficients_.max_weight);
+        if constexpr (kIsLow) round_row<Format>(values, stored, dim_, RoundingBits(key, seed_, version_));
+    }
+
+    float* mean(size_t slot) { return room_.data() + (1 + slot) * dim_; }
+    float* wide(size_t slot) { return room_.data() + (1 + kDelay + slot) * dim_; }
+    // Where the values of the i-th row are updated: in place, or widened.
+    float* values(size_t i, [[maybe_unused]] size_t slot) {
+        if constexpr (kIsLow) return wide(slot);
+        if constexpr (!kIsLow) return stored_[i % kRing];
+    }
+    Statistics* statistics_of(float* state) const {
+        return reinterpret_cast<Statistics*>(state + Kind::state_width(dim_));
+    }
+
+    const Rows<Kind, Format, kDim> rows_;
     const size_t dim_;
     const Coefficients coefficients_;
     const bool bounded_;
     const uint64_t seed_;
     const uint32_t version_;
-    std::vector<float> room_;  // merged gradients, the optimizer's scratch, widened values
+    std::vector<float> room_;  // merged gradients; for each row that is half done its mean gradient, and wide values
+    Stored* stored_[kRing];
+    float* states_[kRing];
+    Half halves_[kDelay];
+    size_t num_begun_ = 0;
 };
 
 static size_t width_of(OptimizerKind kind, size_t dim) {
@@ -198,14 +270,28 @@ LifeCounts RowStore::apply(const std::vector<Contribution>& contributions, const
     const MergedGradients merged(contributions, dim_, room);
     const size_t num_keys = merged.num_keys();
     std::vector<Part> parts(std::max(1u, num_threads));
-    const auto update_part = [&](size_t t) {
-        (this->*update_range_)(merged, num_keys * t / parts.size(), num_keys * (t + 1) / parts.size(), coefficients,
-                               version, parts[t]);
+    const auto update_part = [&](size_t t) noexcept {
+        try {
+            (this->*update_range_)(merged, num_keys * t / parts.size(), num_keys * (t + 1) / parts.size(),
+                                   coefficients, version, parts[t]);
+        } catch (...) {
+            parts[t].failure = std::current_exception();
+        }
     };
     std::vector<std::thread> threads;
-    for (size_t t = 1; t < parts.size(); t++) threads.emplace_back(update_part, t);
+    threads.reserve(parts.size());
+    for (size_t t = 1; t < parts.size(); t++) {
+        try {
+            threads.emplace_back(update_part, t);
+        } catch (const std::system_error&) {
+            update_part(t);  // the system has no thread to give
+        }
+    }
     update_part(0);
     for (std::thread& thread : threads) thread.join();
+    for (const Part& part : parts) {
+        if (part.failure) std::rethrow_exception(part.failure);
+    }
 
     std::vector<size_t> missing = std::move(parts[0].missing);
     for (size_t t = 0; t < parts.size(); t++) {
@@ -221,45 +307,66 @@ LifeCounts RowStore::apply(const std::vector<Contribution>& contributions, const
     return {newborns.size(), missing.size() - newborns.size(), num_evicted};
 }
 
+// Updates those of `size` keys whose rows were found, `part` takes the others: numbers from `begin` on. `prefetch_sum` and
+// `sum` ask for and give the merged gradients of the i-th key.
+template <typename Updates, typename Part, typename PrefetchSum, typename Sum>
+static void update_found(const uint64_t* keys, const uint32_t* found, size_t begin, size_t size, Updates& updates,
+                         Part& part, PrefetchSum prefetch_sum, Sum sum) {
+    const auto ask = [&](size_t i) __attribute__((always_inline)) {
+        if (found[i] == kNoRow) return;
+        updates.ask(i, found[i]);
+        prefetch_sum(i);
+    };
+    for (size_t i = 0; i < std::min(size, kUpdateAhead); i++) ask(i);
+    for (size_t i = 0; i < size; i++) {
+        if (i + kUpdateAhead < size) ask(i + kUpdateAhead);
+        if (__builtin_expect(found[i] == kNoRow, 0)) {
+            part.missing.push_back(begin + i);
+        } else {
+            updates.update(i, keys[i], sum(i), part.hottest);
+        }
+    }
+}
+
 template <typename Kind, typename Format, size_t kDim>
 void RowStore::update_range(const MergedGradients& merged, size_t begin, size_t end, const Coefficients& coefficients,
                             uint32_t version, Part& part) {
-    const Rows<Kind, Format, kDim> rows(arena_);
+    RowUpdates<Kind, Format, kDim> updates(arena_, dim_, coefficients, life_.seed, version);
     const size_t dim = kDim != 0 ? kDim : dim_;
-    const size_t state_width = Kind::state_width(dim);
-    RowUpdate<Kind, Format, kDim> row_update(dim_, coefficients, life_.seed, version);
     part.hottest = hottest_;
-    const Cut* const cut = cut_.get();
     uint32_t found[kChunk];
     for (size_t at = begin; at < end; at += kChunk) {
         const size_t size = std::min(kChunk, end - at);
+        index_.find_many(merged.keys() + at, size, found);
+        if (cut_ != nullptr) keep_for_cut(merged, at, size, found, part.kept);
         const uint64_t* keys = merged.keys() + at;
-        index_.find_many(keys, size, found);
-        const auto prefetch = [&](size_t i) __attribute__((always_inline)) {
-            if (found[i] != kNoRow) rows.prefetch_all(found[i]);
-            merged.prefetch(at + i);
-        };
-        for (size_t i = 0; i < std::min(size, kUpdateAhead); i++) prefetch(i);
-        for (size_t i = 0; i < size; i++) {
-            if (i + kUpdateAhead < size) prefetch(i + kUpdateAhead);
-            const uint32_t row = found[i];
-            if (row == kNoRow) {
-                part.missing.push_back(at + i);
-                continue;
-            }
-            float* state = rows.state(row);
-            Statistics* statistics = reinterpret_cast<Statistics*>(state + state_width);
-            if (cut != nullptr) {
-                const unsigned shard = shard_of(ShardIndex::hash(keys[i]));
-                if (cut->needs(shard, statistics->last_version)) cut->copy_row(shard, keys[i], row, part.kept);
-            }
-            const MergedGradients::Sum sum = merged.sum(at + i, row_update.sum_room());
-            row_update.update(keys[i], rows.values(row), state, sum.grads);
-            statistics->shows += sum.shows;
-            statistics->clicks += sum.clicks;
-            statistics->last_version = version;
-            part.hottest.offer(keys[i], statistics->shows);
+        if (const Contribution* direct = merged.direct()) {
+            const float *grads = direct->grads + at * dim, *shows = direct->shows + at, *clicks = direct->clicks + at;
+            update_found(
+                keys, found, at, size, updates, part,
+                [=](size_t i) __attribute__((always_inline)) { __builtin_prefetch(grads + i * dim, 0, 0); },
+                [=](size_t i) { return MergedGradients::Sum{grads + i * dim, shows[i], clicks[i]}; });
+        } else {
+            update_found(
+                keys, found, at, size, updates, part,
+                [&](size_t i) __attribute__((always_inline)) { merged.prefetch(at + i); },
+                [&](size_t i) { return merged.sum(at + i, updates.sum_room()); });
         }
+    }
+    updates.finish();
+}
+
+// Copies the rows that the cut under way must show as they are now.
+void RowStore::keep_for_cut(const MergedGradients& merged, size_t begin, size_t size, const uint32_t* rows,
+                            KeptRows& kept) const {
+    for (size_t i = 0; i < size; i++) {
+        if (i + kUpdateAhead < size && rows[i + kUpdateAhead] != kNoRow) {
+            __builtin_prefetch(statistics(rows[i + kUpdateAhead]));
+        }
+        if (rows[i] == kNoRow) continue;
+        const uint64_t key = merged.keys()[begin + i];
+        const unsigned shard = shard_of(ShardIndex::hash(key));
+        if (cut_->needs(shard, statistics(rows[i])->last_version)) cut_->copy_row(shard, key, rows[i], kept);
     }
 }
 
@@ -267,32 +374,32 @@ template <typename Kind, typename Format, size_t kDim>
 void RowStore::bear(const MergedGradients& merged, const std::vector<Newborn>& newborns,
                     const Coefficients& coefficients, uint32_t version) {
     constexpr size_t kAhead = 24;
-    const Rows<Kind, Format, kDim> rows(arena_);
-    RowUpdate<Kind, Format, kDim> row_update(dim_, coefficients, life_.seed, version);
+    RowUpdates<Kind, Format, kDim> updates(arena_, dim_, coefficients, life_.seed, version);
     for (size_t i = 0; i < newborns.size(); i++) {
         if (i + kAhead < newborns.size()) {
             index_.prefetch(newborns[i + kAhead].hash);
             merged.prefetch(newborns[i + kAhead].number);
         }
         const Newborn& newborn = newborns[i];
-        const MergedGradients::Sum sum = merged.sum(newborn.number, row_update.sum_room());
+        const MergedGradients::Sum sum = merged.sum(newborn.number, updates.sum_room());
         // Nothing is lost if a caller gives a key twice in one contribution: its row is updated twice.
         if (const uint32_t known = index_.find(newborn.key, newborn.hash); known != kNoRow) {
-            row_update.update(newborn.key, rows.values(known), rows.state(known), sum.grads);
-            statistics(known)->shows += sum.shows;
-            statistics(known)->clicks += sum.clicks;
+            updates.finish();
+            updates.ask(i, known);
+            updates.update(i, newborn.key, sum, hottest_);
             continue;
         }
         const uint32_t row = arena_.take();
         index_.insert(newborn.key, newborn.hash, row);
         num_rows_++;
-        row_update.bear(newborn.key, initializer_, rows.values(row), rows.state(row), sum.grads);
-        *statistics(row) = {sum.shows, sum.clicks, version};
-        hottest_.offer(newborn.key, sum.shows);
+        updates.ask(i, row);
+        updates.bear(i, newborn.key, initializer_, sum, hottest_);
     }
+    updates.finish();
 }
 
 void RowStore::prepare_growth(size_t num_rows) {
+    index_.release_left();
     arena_.prepare_growth(num_rows);
     index_.prepare_growth(num_rows);
 }
@@ -321,6 +428,7 @@ void RowStore::load(const Records& records) {
         *statistics(row) = {records.statistics[2 * i], records.statistics[2 * i + 1], records.last_versions[i]};
         hottest_.offer(records.keys[i], records.statistics[2 * i]);
     }
+    index_.release_left();
 }
 
 }  // namespace geartrain

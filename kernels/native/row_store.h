@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <vector>
 
@@ -100,11 +101,14 @@ private:
         std::vector<size_t> missing;
         HottestRows hottest;
         KeptRows kept;
+        std::exception_ptr failure;
     };
 
     template <typename Kind, typename Format, size_t kDim>
     void update_range(const MergedGradients& merged, size_t begin, size_t end, const Coefficients& coefficients,
                       uint32_t version, Part& part);
+    void keep_for_cut(const MergedGradients& merged, size_t begin, size_t size, const uint32_t* rows,
+                      KeptRows& kept) const;
     template <typename Kind, typename Format, size_t kDim>
     void bear(const MergedGradients& merged, const std::vector<Newborn>& newborns, const Coefficients& coefficients,
               uint32_t version);

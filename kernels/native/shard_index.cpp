@@ -16,9 +16,9 @@ static_assert(kRing >= kAhead + kBlock, "places under way have rooms of their ow
 // Regions below this size use small pages: a huge page may cost more than all of a small table.
 constexpr size_t kHugeLevelBytes = size_t{4} << 20;
 
-// Keys per bucket at which a shard doubles: from 2.8 for the first shard to 3.5 for the last.
+// Keys per bucket at which a shard doubles: from 2.5 for the first shard to 3.5 for the last.
 static uint32_t limit_at(unsigned shard, unsigned level) {
-    const uint64_t per_1024_buckets = 2867 + 717 * uint64_t{shard} / kNumShards;
+    const uint64_t per_1024_buckets = 2560 + shard;
     return static_cast<uint32_t>((per_1024_buckets << level) >> 10);
 }
 
@@ -36,12 +36,13 @@ void ShardIndex::find_many(const uint64_t* keys, size_t size, uint32_t* rows) co
     const auto compute_places = [&](size_t begin) {
         for (size_t i = begin; i < std::min(size, begin + kBlock); i++) places[i % kRing] = place(hash(keys[i]));
     };
+    // Keys that may stand in a later bucket are looked up at the end, when that has arrived.
+    uint32_t late[kMostAtOnce];
+    size_t num_late = 0;
     const Bucket* const all = buckets();
     for (size_t begin = 0; begin < kAhead; begin += kBlock) compute_places(begin);
     for (size_t i = 0; i < std::min(size, kAhead); i++) __builtin_prefetch(all + places[i]);
     for (size_t begin = 0; begin < size; begin += kBlock) {
-        uint32_t late[kBlock];  // keys that may stand in a later bucket, looked up when that has arrived
-        size_t num_late = 0;
         compute_places(begin + kAhead);
         const size_t end = std::min(size, begin + kBlock);
         for (size_t i = begin; i < end; i++) {
@@ -54,14 +55,14 @@ void ShardIndex::find_many(const uint64_t* keys, size_t size, uint32_t* rows) co
                 rows[i] = kNoRow;
                 if (bucket.rows[kSlots] != 0) {
                     __builtin_prefetch(&bucket + 1);
-                    late[num_late++] = static_cast<uint32_t>(i - begin);
+                    late[num_late++] = static_cast<uint32_t>(i);
                 }
             }
         }
-        for (size_t n = 0; n < num_late; n++) {
-            const size_t i = begin + late[n];
-            rows[i] = find_displaced(keys[i], places[i % kRing], levels_[shard_of(hash(keys[i]))]);
-        }
+    }
+    for (size_t n = 0; n < num_late; n++) {
+        const uint64_t key = keys[late[n]], mixed = hash(key);
+        rows[late[n]] = find_displaced(key, place(mixed), levels_[shard_of(mixed)]);
     }
 }
 
@@ -135,7 +136,7 @@ void ShardIndex::grow(unsigned shard) {
     levels_[shard] = static_cast<uint8_t>(level);
     limits_[shard] = limit_at(shard, level);
     num_buckets_ += size_t{1} << old_level;
-    release_left(shard, old_level);
+    left_.push_back({shard, old_level});
     growth_ns_ += static_cast<uint64_t>(
         std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - began).count());
 }
@@ -145,6 +146,11 @@ void ShardIndex::open_level(unsigned level) {
     region_.commit(begin, 2 * begin);
     region_.use_huge_pages(begin, 2 * begin, begin >= kHugeLevelBytes);
     num_levels_ = level + 1;
+}
+
+void ShardIndex::release_left() {
+    for (const Left& one : left_) release_left(one.shard, one.level);
+    left_.clear();
 }
 
 // Gives pages of an old level back once no shard in them is left there.

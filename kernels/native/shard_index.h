@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <vector>
 
 #ifdef __AVX2__
 #include <immintrin.h>
@@ -33,7 +34,9 @@ public:
 
     static uint64_t hash(uint64_t key) { return mix64(key); }
 
-    // The rows of keys[0, size), kNoRow where there is none.
+    static constexpr size_t kMostAtOnce = 2048;
+
+    // The rows of keys[0, size), kNoRow where there is none; `size` is at most kMostAtOnce.
     void find_many(const uint64_t* keys, size_t size, uint32_t* rows) const;
 
     // The row of `key`, or kNoRow.
@@ -62,6 +65,9 @@ public:
 
     // Has the memory at hand that shards will grow into while `num_keys` more are inserted. Lookups may go on.
     void prepare_growth(size_t num_keys);
+
+    // Gives the memory back that shards left when they grew. Lookups may go on.
+    void release_left();
 
     size_t memory_bytes() const { return num_buckets_ * sizeof(Bucket); }
     uint64_t growth_ns() const { return growth_ns_; }
@@ -123,6 +129,10 @@ private:
     unsigned num_levels_ = 0;      // those opened so far
     size_t num_buckets_ = kNumShards;
     uint64_t growth_ns_ = 0;
+    struct Left {
+        unsigned shard, level;
+    };
+    std::vector<Left> left_;  // arrays that shards have left, whose memory was not given back yet
 };
 
 }  // namespace geartrain

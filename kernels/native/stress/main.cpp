@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "advice.h"
 #include "kernel_stress.h"
 #include "table_stress.h"
 
@@ -32,6 +33,7 @@ static void stress_tables(uint64_t seed, size_t num_windows) {
         life.min_score = 2.0f;
         life.max_rows = i / 9 == 0 ? 0 : one.narrow ? 60'000 : 3'000;
         life.eviction = i / 9 == 1 ? Eviction::kLru : Eviction::kLfu;
+        refuse_to_populate(i % 4 == 3);
         stress_table(one);
     }
 }

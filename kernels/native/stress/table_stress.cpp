@@ -1,7 +1,9 @@
 #include "table_stress.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cinttypes>
+#include <cmath>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
@@ -57,8 +59,9 @@ private:
 };
 
 static Coefficients numbers(Random& random) {
-    const float bound = random.one_in(2) ? HUGE_VALF : 2.0f;
-    return {4.0f, 0.01f, 0.05f, 0.1f, 0.001f, 1.0f, 1e-8f, 0.001f, 1.0f, 1.0f, 0.05f, -bound, bound};
+    const float bound = random.one_in(2) ? HUGE_VALF : 2.0f, divisor = random.one_in(2) ? 4.0f : 3.0f;
+    return coefficients(CoefficientArray{divisor, 0.01f, 0.05f, 0.1f, 0.001f, 1.0f, 1e-8f, 0.001f, 1.0f, 1.0f, 0.05f,
+                                         -bound, bound});
 }
 
 // The table under test, and a twin that sees the same windows with one thread and without cuts or growth ahead of time.
@@ -173,13 +176,28 @@ private:
                 }
                 EXPECT(total == table_->num_rows(), "shards have %zu rows, the table %zu", total, table_->num_rows());
                 EXPECT(table_->memory_bytes() >= total * value_bytes_, "%zu bytes", table_->memory_bytes());
-                const std::vector<HottestRows::Row> hottest = table_->hottest();
-                for (size_t i = 1; i < hottest.size(); i++) {
-                    EXPECT(hottest[i - 1].shows >= hottest[i].shows, "the hottest rows are not in order");
-                }
+                check_hottest(table_->hottest());
                 (void)table_->longest_growth_ns();
             }
             std::this_thread::yield();
+        }
+    }
+
+    void check_hottest(const std::vector<HottestRows::Row>& hottest) const {
+        EXPECT(hottest.size() <= HottestRows::kMost, "%zu rows", hottest.size());
+        for (size_t i = 0; i < hottest.size(); i++) {
+            EXPECT(i == 0 || hottest[i - 1].shows >= hottest[i].shows, "the hottest rows are not in order");
+            EXPECT(table_->has_any(&hottest[i].key, 1), "key %" PRIx64 " is hot, and has no row", hottest[i].key);
+        }
+    }
+
+    // What is told of the hottest rows is what they were shown.
+    void check_shows(const TableState& state) const {
+        for (const HottestRows::Row& row : table_->hottest()) {
+            const size_t i = std::find(state.keys.begin(), state.keys.end(), row.key) - state.keys.begin();
+            EXPECT(i < state.keys.size(), "key %" PRIx64 " is hot, and has no row", row.key);
+            EXPECT(row.shows == state.statistics[2 * i], "key %" PRIx64 " was shown %g times, told are %g", row.key,
+                   static_cast<double>(state.statistics[2 * i]), static_cast<double>(row.shows));
         }
     }
 
@@ -196,6 +214,7 @@ private:
                 twin_->begin_cut(version_, std::nullopt);
                 expected.read(*twin_, 0, kNumShards, value_bytes_);
                 twin_->end_cut();
+                check_shows(expected);
             }
             const bool is_abandoned = random.one_in(6);
             const unsigned stop = is_abandoned ? static_cast<unsigned>(random.below(kNumShards)) : kNumShards;
@@ -208,7 +227,7 @@ private:
                 first = last;
                 for (size_t turns = random.below(6); turns > 0; turns--) std::this_thread::yield();
             }
-            {
+            if (!random.one_in(4)) {  // else the next one ends it
                 const std::unique_lock lock(lock_);
                 table_->end_cut();
             }
