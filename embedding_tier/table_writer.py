@@ -114,6 +114,7 @@ class TableWriter:
             data = np.ascontiguousarray(arrays[name], dtype=dtype).reshape(-1).view(np.uint8).data
             crc32 = zlib.crc32(data, crc32)
             self._write(data)
+            os.sched_yield()  # pulls come first: one that waits for this core need not wait for a whole time slice
         self._entries.append(BlockEntry(shard, crc32, offset, self._num_bytes - offset, *counts))
         if self._num_waiting_bytes >= FLUSH_BYTES:
             self._flush()

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <system_error>
-#include <thread>
 #include <type_traits>
 
 #include "floats.h"
 #include "row_format.h"
+#include "team.h"
 
 namespace geartrain {
 
@@ -270,25 +269,14 @@ LifeCounts RowStore::apply(const std::vector<Contribution>& contributions, const
     const MergedGradients merged(contributions, dim_, room);
     const size_t num_keys = merged.num_keys();
     std::vector<Part> parts(std::max(1u, num_threads));
-    const auto update_part = [&](size_t t) noexcept {
+    Team::of_process().run(parts.size(), [&](size_t t) {
         try {
             (this->*update_range_)(merged, num_keys * t / parts.size(), num_keys * (t + 1) / parts.size(),
                                    coefficients, version, parts[t]);
         } catch (...) {
             parts[t].failure = std::current_exception();
         }
-    };
-    std::vector<std::thread> threads;
-    threads.reserve(parts.size());
-    for (size_t t = 1; t < parts.size(); t++) {
-        try {
-            threads.emplace_back(update_part, t);
-        } catch (const std::system_error&) {
-            update_part(t);  // the system has no thread to give
-        }
-    }
-    update_part(0);
-    for (std::thread& thread : threads) thread.join();
+    });
     for (const Part& part : parts) {
         if (part.failure) std::rethrow_exception(part.failure);
     }
