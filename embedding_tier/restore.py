@@ -76,7 +76,7 @@ class Checkpoint:
     def load_table(self, table: Table, route: Route, server: int, with_states: bool) -> None:
         """Load the rows of `table` in the shards of the server with this number.
 
-        Without `with_states` only values are taken, and rows are as if new otherwise. Raises `CheckpointError`.
+        Without `with_states` only values and statistics are taken. Raises `CheckpointError`.
         """
         shards = np.flatnonzero(np.asarray(route.owners) == server).tolist()
         for writer in self.servers:

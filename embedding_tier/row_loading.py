@@ -32,7 +32,8 @@ def load_rows(
 ) -> None:
     """Load the rows of `newest` in these shards; for a delta, also those of `base` that it did not replace or delete.
 
-    Without `with_states` only values are taken, and rows are as if new otherwise. Raises `CheckpointError`.
+    Without `with_states` only values and statistics are taken: optimizer states start anew, and versions, which begin
+    at 0 then. Raises `CheckpointError`.
     """
     try:
         for batch in _batches(shards, [newest] if base is None else [newest, base]):
@@ -93,7 +94,7 @@ def _load(table: Table, rows: RowRecords, with_states: bool) -> None:
             rows.keys,
             rows.values,
             np.zeros((num_rows, table.store.state_width), dtype=np.float32),
-            np.zeros((num_rows, 2), dtype=np.float32),
+            rows.statistics,  # without their shows, expiry by score would remove all rows at once
             np.zeros(num_rows, dtype=np.uint32),
         )
     table.store.load(rows)

@@ -80,7 +80,7 @@ class Snapshot:
         """Fix the state that is written and start to write it. Windows may be applied again when this returns.
 
         The writer's thread hands its answer, `SnapshotTaken` or `NodeFailed`, to `tell`, unless it is cancelled. Raises
-        whatever the tables raise, and nothing has begun then.
+        whatever the tables raise, RuntimeError without a thread, and nothing has begun then.
         """
         job = self._job
         try:
@@ -88,12 +88,13 @@ class Snapshot:
                 for table in job.tables:
                     self._tables.append(self._begin_table(table))
                 self._dense = DenseCut.of(job.dense) if job.dense is not None else None
+            self._moved()
+            thread = threading.Thread(target=self._run, args=(tell,), name="snapshot", daemon=True)
+            thread.start()  # the system may refuse it
         except BaseException:
             self._end_cuts()
             raise
-        self._moved()
-        self._thread = threading.Thread(target=self._run, args=(tell,), name="snapshot", daemon=True)
-        self._thread.start()
+        self._thread = thread
 
     def answer(self) -> FromNode:
         """What is to be said of it now. Raises `DeadlineError` when its writer stands still."""
@@ -125,6 +126,8 @@ class Snapshot:
         store, asked = table.store, self._message
         # A store that does not know what changed since then gives all of its rows.
         base = asked.base if asked.base is not None and store.delta_base == asked.base else None
+        if base != asked.base:
+            _log.info("table %s: all rows are written, what changed since version %d is not known", table.name, asked.base)
         schema = TableSchema(
             table=table.name,
             server=self._server,
@@ -201,6 +204,7 @@ class Snapshot:
     def _end_cuts(self) -> None:
         for cut in list(self._tables):
             self._end_cut(cut)
+        self._dense = None
 
     def _moved(self) -> None:
         self._moved_s = time.monotonic()

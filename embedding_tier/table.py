@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
 
@@ -9,12 +10,14 @@ from embedding_tier.admission import row_life
 from embedding_tier.expiry import Expiry
 from embedding_tier.optimizer import Optimizer, row_initializer
 from embedding_tier.stats import TableCounters
-from geartrain.errors import VersionError
+from geartrain.errors import KernelError, VersionError
 from geartrain.types import Floats, Keys
 from geartrain.wire.messages import Apply, TableSpec, TableStats
 from kernels.contribution import Contribution
 from kernels.row_store import RowStore
 from kernels.update_rule import UpdateRule
+
+_log = logging.getLogger(__name__)
 
 LARGE_WINDOW_ROWS = 20_000
 """A window with fewer rows for a table is applied by one thread: to wake another takes as long as it would save."""
@@ -61,11 +64,15 @@ class Table:
         """Have the memory at hand for as many births as there were since the last call, and as many again.
 
         For the thread that applies, between windows; the caller need not hold the lock. What the next window would have
-        to wait for is asked of the system now, while pulls go on.
+        to wait for is asked of the system now, while pulls go on. If the system refuses, nothing is lost yet: a window
+        that needs the memory asks again, and fails if it must.
         """
         num_born, self._num_born = self._num_born, 0
         if num_born:
-            self.store.prepare_growth(2 * num_born)
+            try:
+                self.store.prepare_growth(2 * num_born)
+            except KernelError as error:
+                _log.warning("table %s: no memory to grow ahead: %s", self.name, error)
 
     def rule(self, decision: Apply) -> UpdateRule:
         """The numbers of the update that `decision` makes here.

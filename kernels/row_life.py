@@ -44,7 +44,9 @@ class RowLife:
 
     `max_rows` bounds the rows of the table over all servers, or None; shard s of 1,024 may hold max_rows // 1024 rows,
     and one more if s < max_rows % 1024. A shard that is full makes room by `eviction` (*lru*: rows whose last version
-    is oldest; *lfu*: those with the fewest shows) for the new rows and for 1/16 of its limit beyond them.
+    is oldest; *lfu*: those with the fewest shows, of the rows that the window does not update): as many leave as the
+    new rows need, and at least 1/16 of its limit. One that was loaded over its limit evicts
+    at the next window.
 
     `seed` in [0, 2**64) mixes the job's seed and the table.
     """

@@ -177,8 +177,8 @@ class OpenJob(Message, frozen=True):
     """Create tables (server) or build model and readers (worker). `config` is the resolved config as plain data.
 
     `index` is `DatasetIndex.to_dict()`. `restore` names a checkpoint directory whose rows are loaded before the answer
-    and whose dense blocks are loaded by `PlaceDense`; without `restore_states` only values are taken, optimizer states
-    start anew.
+    and whose dense blocks are loaded by `PlaceDense`; without `restore_states` only values and statistics are taken,
+    optimizer states start anew.
     """
 
     term: int

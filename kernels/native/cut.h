@@ -79,7 +79,6 @@ public:
     Cut(uint32_t version, std::optional<uint32_t> base, const DeletionLog& deletions, const RowArena& arena);
 
     unsigned next_shard() const { return next_shard_; }
-    bool is_delta() const { return base_.has_value(); }
 
     // Whether a row that was last updated at `last_version` must be kept before it changes.
     bool needs(unsigned shard, uint32_t last_version) const {

@@ -50,7 +50,7 @@ void RowStore::halve_sketches(const std::vector<Newborn>& candidates) {
 }
 
 size_t RowStore::make_room(std::vector<Newborn>& newborns, uint32_t version) {
-    if (life_.max_rows == 0 || newborns.empty()) return 0;
+    if (life_.max_rows == 0) return 0;
     std::vector<uint32_t> num_new(kNumShards);
     for (const Newborn& one : newborns) num_new[shard_of(one.hash)]++;
     drop_surplus(newborns, num_new);
@@ -58,7 +58,7 @@ size_t RowStore::make_room(std::vector<Newborn>& newborns, uint32_t version) {
     for (unsigned shard = 0; shard < kNumShards; shard++) {
         const uint64_t limit = life_.limit(shard), held = index_.num_keys(shard);
         const uint64_t wanted = held + std::min<uint64_t>(num_new[shard], limit);
-        if (num_new[shard] == 0 || wanted <= limit) continue;
+        if (wanted <= limit) continue;
         const uint64_t leaving = std::min(held, std::max(wanted - limit, limit / 16));
         evict(shard, leaving, version);
         num_evicted += leaving;

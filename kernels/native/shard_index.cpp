@@ -166,16 +166,13 @@ void ShardIndex::release_left(unsigned shard, unsigned level) {
     region_.release(begin, begin + std::max(page, shard_bytes));
 }
 
-void ShardIndex::prepare_growth(size_t num_keys) {
-    const size_t per_shard = num_keys / kNumShards + num_keys / kNumShards / 4 + 8;  // shards fill unevenly
-    for (unsigned shard = 0; shard < kNumShards; shard++) {
-        const unsigned level = levels_[shard] + 1u;
-        if (counts_[shard] + per_shard <= limits_[shard] || prepared_[shard] >= level || level > kMaxLevel) continue;
-        if (level >= num_levels_) open_level(level);
-        const size_t begin = first_at(shard, level) * sizeof(Bucket);
-        region_.populate(begin, begin + (sizeof(Bucket) << level));
-        prepared_[shard] = static_cast<uint8_t>(level);
-    }
+void ShardIndex::prepare_growth(unsigned shard, size_t num_keys) {
+    const unsigned level = levels_[shard] + 1u;
+    if (counts_[shard] + num_keys <= limits_[shard] || prepared_[shard] >= level || level > kMaxLevel) return;
+    if (level >= num_levels_) open_level(level);
+    const size_t begin = first_at(shard, level) * sizeof(Bucket);
+    region_.populate(begin, begin + (sizeof(Bucket) << level));
+    prepared_[shard] = static_cast<uint8_t>(level);
 }
 
 }  // namespace geartrain

@@ -63,8 +63,8 @@ public:
 
     uint32_t num_keys(unsigned shard) const { return counts_[shard]; }
 
-    // Has the memory at hand that shards will grow into while `num_keys` more are inserted. Lookups may go on.
-    void prepare_growth(size_t num_keys);
+    // Has the memory at hand that a shard will grow into while `num_keys` more are inserted. Lookups may go on.
+    void prepare_growth(unsigned shard, size_t num_keys);
 
     // Gives the memory back that shards left when they grew. Lookups may go on.
     void release_left();

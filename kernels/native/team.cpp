@@ -4,25 +4,16 @@
 
 #include <algorithm>
 #include <system_error>
+#include <thread>
 
 namespace geartrain {
 
 Team& Team::of_process() {
-    static Team team;
+    static Team& team = *new Team;  // never destroyed: its helpers wait in it until the process ends
     return team;
 }
 
 Team::Team() : process_(getpid()) {}
-
-Team::~Team() {
-    const bool is_child = getpid() != process_;
-    if (!is_child) {
-        const std::lock_guard<std::mutex> lock(mutex_);
-        closing_ = true;
-        begun_.notify_all();
-    }
-    for (std::thread& helper : helpers_) is_child ? helper.detach() : helper.join();
-}
 
 void Team::run(size_t size, const std::function<void(size_t)>& work) {
     std::unique_lock<std::mutex> use(in_use_, std::defer_lock);
@@ -46,18 +37,17 @@ void Team::run(size_t size, const std::function<void(size_t)>& work) {
 size_t Team::hire(size_t num_helpers) {
     const std::lock_guard<std::mutex> lock(mutex_);
     try {
-        while (helpers_.size() < num_helpers) helpers_.emplace_back(&Team::serve, this, helpers_.size() + 1);
+        for (; num_hired_ < num_helpers; num_hired_++) std::thread(&Team::serve, this, num_hired_ + 1).detach();
     } catch (const std::system_error&) {
         // The work is done by those that there are.
     }
-    return std::min(num_helpers, helpers_.size());
+    return std::min(num_helpers, num_hired_);
 }
 
 void Team::serve(size_t number) {
     std::unique_lock<std::mutex> lock(mutex_);
     for (size_t seen = 0;;) {
-        begun_.wait(lock, [&] { return closing_ || (generation_ != seen && number <= num_calls_); });
-        if (closing_) return;
+        begun_.wait(lock, [&] { return generation_ != seen && number <= num_calls_; });
         seen = generation_;
         const std::function<void(size_t)>& work = *work_;
         lock.unlock();

@@ -6,8 +6,6 @@
 #include <cstddef>
 #include <functional>
 #include <mutex>
-#include <thread>
-#include <vector>
 
 namespace geartrain {
 
@@ -19,8 +17,6 @@ public:
     // While another caller has the team, or where the system has no thread to give, all are called here.
     void run(size_t size, const std::function<void(size_t)>& work);
 
-    ~Team();
-
 private:
     Team();
     void serve(size_t number);
@@ -30,12 +26,11 @@ private:
     std::mutex in_use_;     // held by the caller that has the team
     std::mutex mutex_;      // of all that follows
     std::condition_variable begun_, done_;
-    std::vector<std::thread> helpers_;
+    size_t num_hired_ = 0;
     const std::function<void(size_t)>* work_ = nullptr;
     size_t num_calls_ = 0;  // helpers with numbers up to it take part
     size_t num_running_ = 0;
     size_t generation_ = 0;
-    bool closing_ = false;
 };
 
 }  // namespace geartrain

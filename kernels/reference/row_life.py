@@ -40,8 +40,8 @@ def shard_limit(max_rows: int, shard: int) -> int:
 def make_room(life: RowLife, newborn: Keys, rows: RowRecords, version: int) -> tuple[Mask, Mask]:
     """Which of the admitted keys are born, and which of the rows are evicted for them.
 
-    Only shards with new keys evict. There, new keys beyond the shard's limit are not born, those of the lowest rank
-    are; then rows leave until the new ones fit, and at least 1/16 of the limit, so that not every window evicts.
+    New keys beyond a shard's limit are not born, those of the lowest rank are; then rows leave until the new ones fit,
+    and at least 1/16 of the limit, so that not every window evicts. A shard that was loaded over its limit evicts, too.
     """
     born = np.ones(len(newborn), dtype=np.bool_)
     evicted = np.zeros(len(rows.keys), dtype=np.bool_)
@@ -49,7 +49,7 @@ def make_room(life: RowLife, newborn: Keys, rows: RowRecords, version: int) -> t
         return born, evicted
     new_shards, row_shards = shard_of(newborn), shard_of(rows.keys)
     order = _eviction_order(life, rows, version)
-    for shard in np.unique(new_shards).tolist():
+    for shard in np.unique(np.concatenate([new_shards, row_shards])).tolist():
         limit = shard_limit(life.max_rows, shard)
         new = np.flatnonzero(new_shards == shard)
         old = order[row_shards[order] == shard]

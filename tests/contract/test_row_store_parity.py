@@ -282,3 +282,54 @@ except KernelError as error:
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "rows\n"
+
+
+@pytest.mark.parametrize("kind", ["rowwise_adagrad", "rowwise_adam", "adagrad"])
+@pytest.mark.parametrize("known_share", [0.01, 0.05, 0.5, 1.0])
+@pytest.mark.parametrize("num_parts", [1, 2])
+@pytest.mark.parametrize("row_dtype", ["fp32", "bf16"])
+def test_rows_that_stand_alone_among_new_keys_are_updated_in_their_place(
+    kind: str, known_share: float, num_parts: int, row_dtype: str
+) -> None:
+    """Rows are asked for, and their updates finished, some keys apart: however few of the keys have a row."""
+    rng = np.random.default_rng(int(1000 * known_share) + num_parts)
+    keys = mix64(np.arange(5000, dtype=np.uint64))
+    known = keys[rng.random(len(keys)) < known_share]
+    pair = (
+        RowStore(5, kind, UNIFORM, RowLife(seed=3), row_dtype),
+        ReferenceStore(5, kind, UNIFORM, RowLife(seed=3), row_dtype),
+    )
+    for version, window in enumerate((known, keys), start=1):
+        parts = []
+        for _ in range(num_parts):
+            grads = rng.standard_normal((len(window), 5)).astype(np.float32)
+            ones = np.ones(len(window), dtype=np.float32)
+            parts.append(Contribution(rng.permutation(window), grads, ones, ones, 1.0))
+        for store in pair:
+            store.apply(parts, RULES[0], version, num_threads=1 + version % 2)
+    assert_same_fields(records_of(pair[0]), pair[1].export())
+
+
+def test_a_forked_child_of_a_process_with_threads_applies_alone_and_ends() -> None:
+    script = """
+import os, sys
+import numpy as np
+from kernels.contribution import Contribution
+from kernels.hashing import mix64
+from kernels.initializer import Initializer
+from kernels.row_store import RowStore, UpdateRule
+store = RowStore(2, "sgd", Initializer("zero", 0.0, 1))
+keys = mix64(np.arange(2000, dtype=np.uint64))
+ones = np.ones(len(keys), dtype=np.float32)
+part = Contribution(keys, np.ones((len(keys), 2), dtype=np.float32), ones, ones, 1.0)
+for version in (1, 2):
+    store.apply([part], UpdateRule(lr=1.0), version, num_threads=2)
+child = os.fork()
+store.apply([part], UpdateRule(lr=1.0), 3, num_threads=2)
+rows = np.empty((2000, 2), dtype=np.float32)
+store.pull(keys, rows)
+assert (rows == -3).all()
+if child:
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
