@@ -118,6 +118,9 @@ class ServerControl:
             checkpoint.expect_tables([table.name for table in job.tables])
             for table in job.tables:
                 checkpoint.load_table(table, message.route, server, message.restore_states)
+        before = self._data_plane.job
+        if before is not None and opened is not None and opened.job == message.job:
+            job.go_on_counting(before)
         self._opened = message
         self._data_plane.open(job, message.route.route_epoch)
         return answer

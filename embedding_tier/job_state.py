@@ -47,6 +47,13 @@ class JobState:
         self._staging_lock = threading.Lock()
         self._early: dict[int, Apply] = {}
 
+    def go_on_counting(self, before: JobState) -> None:
+        """Take over the counters of the same job's state in an earlier term. For a job that is not open yet."""
+        counters = {table.name: table.counters for table in before.tables}
+        for table in self.tables:
+            table.counters = counters.get(table.name, table.counters)
+        self._table_stats = {table.name: table.stats() for table in self.tables}
+
     def pull_rows(self, keys: Keys, counts: Sequence[int]) -> tuple[Floats, int]:
         """Rows float32[sum(counts), D] of `counts[t]` keys of each table, table-major, and their version."""
         rows = np.empty((len(keys), self.row_dim), dtype=np.float32)

@@ -127,7 +127,9 @@ class Snapshot:
         # A store that does not know what changed since then gives all of its rows.
         base = asked.base if asked.base is not None and store.delta_base == asked.base else None
         if base != asked.base:
-            _log.info("table %s: all rows are written, what changed since version %d is not known", table.name, asked.base)
+            _log.info(
+                "table %s: all rows are written, what changed since version %d is not known", table.name, asked.base
+            )
         schema = TableSchema(
             table=table.name,
             server=self._server,

@@ -56,8 +56,21 @@ def train(
     roots = default_allowed_roots(config.resolve().parent)
     if "checkpoint" in task:
         roots = (*roots, Path(task["checkpoint"]))
+    if output is not None:
+        _check_output(output / job.checkpoint.directory, resumes=resume is not None)
     spec = local_spec(server_num, workers, output.resolve() if output else _new_output(job.name), roots)
     show_result(run_job(job, spec, task), as_json=as_json)
+
+
+def _check_output(checkpoints: Path, resumes: bool) -> None:
+    """Raises `ConfigError` where a run would write among another run's checkpoints."""
+    if not resumes and checkpoints.is_dir() and any(checkpoints.iterdir()):
+        raise ConfigError(
+            f"--output: {checkpoints} has checkpoints of an earlier run; name another folder, or go on with --resume",
+            field="--output",
+            value=str(checkpoints),
+            expected="a folder without checkpoints",
+        )
 
 
 def _new_output(name: str) -> Path:

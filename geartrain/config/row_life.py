@@ -58,8 +58,9 @@ class CountAdmission(Section):
       0.5% just before the sketch ages count as shown once already.
     - Too late: the sketch ages, so that it never fills up. When a shard has counted its part of sketch_mb * 65,536
       shows of ids without a row, all its counters are halved. So an id must be shown `n` times among the last 65,536 to
-      131,072 * sketch_mb such shows (one to two million for 16); rarer ids stay out. Apart from that no id is counted
-      too low. Choose sketch_mb so large that a single window has far fewer shows.
+      131,072 * sketch_mb such shows (one to two million for 16); rarer ids stay out. A shard is a
+      1,024th of the table and shards fill unevenly, so where n is not small against a shard's part, 64 * sketch_mb shows,
+      some ids stay out that were shown often enough. Choose sketch_mb so large that a single window has far fewer shows.
     """
 
     type: Literal["count"]

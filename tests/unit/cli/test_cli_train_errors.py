@@ -118,3 +118,10 @@ def test_an_output_that_another_run_writes_to(tmp_path: Path, no_processes: None
     with locked_folder(output, "--output"):
         line = refusal(str(config), "--output", str(output))
     assert line == f"error: --output: expected a folder that no other run writes to, got {output}\n"
+
+
+def test_an_output_with_the_checkpoints_of_an_earlier_run(tmp_path: Path, no_processes: None) -> None:
+    config, output = write_job(tmp_path), tmp_path / "output"
+    (output / "checkpoints" / "pass-0001-version-00000004").mkdir(parents=True)
+    line = refusal(str(config), "--output", str(output))
+    assert line.startswith(f"error: --output: {output / 'checkpoints'} has checkpoints of an earlier run")

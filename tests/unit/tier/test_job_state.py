@@ -138,3 +138,12 @@ def test_counters_are_told_while_a_window_is_applied(job: JobState) -> None:
     with ThreadPoolExecutor(1) as pool, job.lock.writing():
         assert pool.submit(job.stats).result(timeout=30)[0] == before[0]
     assert job.stats()[0]["a"].push_rows == 2
+
+
+def test_counters_go_on_when_the_job_goes_back_to_a_checkpoint() -> None:
+    before, after = (JobState(term=term, tables=SPECS, version=0, pipeline_depth=1) for term in (1, 2))
+    before.tables[0].counters.applied(7, 2, 1)
+    after.go_on_counting(before)
+    (stats, _) = after.stats()
+    assert stats[after.tables[0].name].num_admitted == 7
+    assert stats[after.tables[0].name].num_evicted == 1
