@@ -26,6 +26,10 @@ from kernels.update_rule import SPARSE_KINDS, UpdateRule, sparse_coefficients
 __all__ = ["LifeCounts", "RowRecords", "RowStore", "UpdateRule"]
 
 
+MAX_THREADS = 64
+"""Threads that may share a window; they are kept for as long as the process lives."""
+
+
 class LifeCounts(NamedTuple):
     """What a window did to the keys without a row (admitted or rejected), and the rows that left to make room."""
 
@@ -139,8 +143,8 @@ class RowStore:
 
         Keys without a row are admitted and born from their initial values, or rejected, as the table's life says; the
         keys of one contribution must all be different. Shows and clicks are added to the statistics, `version` in
-        [0, 2**32) becomes the last version of every updated row. `num_threads` share the updates of existing rows.
-        Raises KernelError.
+        [0, 2**32), which never falls, becomes the last version of every updated row. `num_threads` share the updates of
+        existing rows. Raises KernelError.
         """
         for i, (keys, grads, shows, clicks, weight) in enumerate(contributions):
             require_array(f"contributions[{i}].keys", keys, np.uint64, None)
@@ -151,8 +155,8 @@ class RowStore:
                 raise mismatch(f"contributions[{i}].weight", "a finite number", weight)
         if not 0 <= version < 2**32:
             raise mismatch("version", "an integer in [0, 2**32)", version)
-        if num_threads < 1:
-            raise mismatch("num_threads", "an integer >= 1", num_threads)
+        if not 1 <= num_threads <= MAX_THREADS:
+            raise mismatch("num_threads", f"an integer from 1 to {MAX_THREADS}", num_threads)
         numbers = sparse_coefficients(self.optimizer_kind, rule)
         with _full_is_an_error(self.num_rows + sum(len(one.keys) for one in contributions)):
             return LifeCounts(*self._rows.apply(contributions, numbers, version, num_threads))
@@ -180,10 +184,11 @@ class RowStore:
         return self._rows.delta_base
 
     def begin_cut(self, version: int, base: int | None) -> None:
-        """Begin to show the table as it is now, at `version`, to `cut_shards`, whatever is applied later.
+        """Begin to show the table as it is now, at `version`, the last one applied, to `cut_shards`.
 
-        With `base`, which must equal `delta_base`, the cut is of what changed since that version. A cut of all rows
-        becomes the base of later ones. A cut that was under way ends. Raises KernelError.
+        It stays so whatever is applied later. With `base`, which must equal `delta_base`, the cut is of what changed
+        since that version. A cut of all rows becomes the base of later ones. A cut that was under way ends. Raises
+        KernelError.
         """
         if not 0 <= version < 2**32:
             raise mismatch("version", "an integer in [0, 2**32)", version)

@@ -40,6 +40,7 @@ def evaluate(
     from geartrain.commands.local_job import local_spec, run_job, show_result
     from geartrain.config import default_allowed_roots, load_config
 
+    checkpoint = checkpoint.resolve()
     roots: tuple[Path, ...]
     if config is None:
         if overrides:
@@ -53,7 +54,6 @@ def evaluate(
     if not getattr(job.data, split):
         field = f"data.{split}"
         raise ConfigError(f"{field}: expected files to evaluate, got none", field=field, expected="paths or globs")
-    checkpoint = checkpoint.resolve()
     spec = local_spec(server_num, resolve_devices(worker_num, devices), None, (*roots, checkpoint))
     task = {"kind": "evaluate", "checkpoint": str(checkpoint), "split": split}
     show_result(run_job(job, spec, task), as_json=as_json)

@@ -84,7 +84,7 @@ def _bracketed(host: str) -> str:
 @click.option("--listen", metavar="ADDRESS", help="The data plane: HOST:PORT or ipc://PATH [default: a free port].")
 @_name_option
 @click.option(
-    "--threads", type=click.IntRange(1, 256), metavar="N",
+    "--threads", type=click.IntRange(1, 64), metavar="N",
     help="Threads that answer requests, and that apply a large window [default: 2, and 1].",
 )  # fmt: skip
 def server(coordinator: str | None, control: str | None, listen: str | None, name: str, threads: int | None) -> None:

@@ -59,8 +59,9 @@ class CountAdmission(Section):
     - Too late: the sketch ages, so that it never fills up. When a shard has counted its part of sketch_mb * 65,536
       shows of ids without a row, all its counters are halved. So an id must be shown `n` times among the last 65,536 to
       131,072 * sketch_mb such shows (one to two million for 16); rarer ids stay out. A shard is a
-      1,024th of the table and shards fill unevenly, so where n is not small against a shard's part, 64 * sketch_mb shows,
-      some ids stay out that were shown often enough. Choose sketch_mb so large that a single window has far fewer shows.
+      1,024th of the table and shards fill unevenly, so n may be at most 16 * sketch_mb, a quarter of a
+      shard's part; close to that some ids stay out that were shown often enough. Choose sketch_mb so large that a
+      single window has far fewer shows.
     """
 
     type: Literal["count"]
@@ -70,6 +71,14 @@ class CountAdmission(Section):
         int, Field(ge=1, le=256), Expect("a power of two from 1 to 256"), AfterValidator(_power_of_two)
     ] = 16
     """MiB of the counters of the whole table, over all its servers. Memory of a shard is used from its first id on."""
+
+    @model_validator(mode="after")
+    def _check_that_it_can_count_so_far(self) -> CountAdmission:
+        if self.n > 16 * self.sketch_mb:
+            raise expected(
+                f"at least {-(-self.n // 16)} for n {self.n}: a smaller sketch forgets ids before", "sketch_mb"
+            )
+        return self
 
 
 Admission: TypeAlias = Annotated[AlwaysAdmission | ProbabilityAdmission | CountAdmission, Field(discriminator="type")]

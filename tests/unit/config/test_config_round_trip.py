@@ -43,7 +43,7 @@ sparse_optimizers = st.one_of(
 admissions = st.one_of(
     st.just({"type": "always"}),
     _some({"type": st.just("probability"), "p": st.floats(1e-6, 1)}, {}),
-    _some({"type": st.just("count"), "n": st.integers(1, 255)}, {"sketch_mb": st.sampled_from([1, 8, 256])}),
+    _some({"type": st.just("count"), "n": st.integers(1, 255)}, {"sketch_mb": st.sampled_from([16, 32, 256])}),
 )
 expiries = st.one_of(
     st.just({"type": "never"}),

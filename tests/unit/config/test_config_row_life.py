@@ -48,6 +48,7 @@ REFUSED = {
     "admission: {type: count, n: 2.0}": "admission.n",
     "admission: {type: count, n: 2, sketch_mb: 12}": "admission.sketch_mb",
     "admission: {type: count, n: 2, sketch_mb: 512}": "admission.sketch_mb",
+    "admission: {type: count, n: 17, sketch_mb: 1}": "admission.sketch_mb",
     "expiry: {type: idle}": "expiry.type",
     "expiry: {type: never, versions: 3}": "expiry.versions",
     "expiry: {type: unseen}": "expiry.versions",
