@@ -22,6 +22,9 @@ _log = logging.getLogger(__name__)
 LARGE_WINDOW_ROWS = 20_000
 """A window with fewer rows for a table is applied by one thread: to wake another takes as long as it would save."""
 
+GROWTH_ROWS = 4096
+"""Births that are worth preparing for; what fewer of them wait for is not felt."""
+
 
 class Table:
     """Rows of one table that this server owns. Any number of pulls, or one apply or load: the caller holds the lock."""
@@ -61,14 +64,14 @@ class Table:
             self.counters.expired(self.store.expire(*sweep))
 
     def prepare_growth(self) -> None:
-        """Have the memory at hand for as many births as there were since the last call, and as many again.
+        """Have the memory at hand for twice as many births as there were lately, if those were many.
 
         For the thread that applies, between windows; the caller need not hold the lock. What the next window would have
         to wait for is asked of the system now, while pulls go on. If the system refuses, nothing is lost yet: a window
         that needs the memory asks again, and fails if it must.
         """
-        num_born, self._num_born = self._num_born, 0
-        if num_born:
+        if self._num_born >= GROWTH_ROWS:
+            num_born, self._num_born = self._num_born, 0
             try:
                 self.store.prepare_growth(2 * num_born)
             except KernelError as error:

@@ -66,8 +66,10 @@ public:
     void prepare_growth(size_t num_rows) {
         if (num_rows <= free_.size()) return;
         const size_t begin = std::max(prepared_, (num_taken_ + kBlockRows - 1) / kBlockRows * block_bytes());
-        const size_t end = ((num_taken_ + num_rows - free_.size()) / kBlockRows + 1) * block_bytes();
-        if (end <= begin) return;
+        const size_t needed = ((num_taken_ + num_rows - free_.size()) / kBlockRows + 1) * block_bytes();
+        // Small pages come fast enough when they are touched, and huge ones come whole.
+        if (needed <= begin || needed <= kHugePage) return;
+        const size_t end = (needed + kHugePage - 1) / kHugePage * kHugePage;
         commit(end);
         region_.populate(begin, end);
         prepared_ = end;

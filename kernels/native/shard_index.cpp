@@ -169,10 +169,19 @@ void ShardIndex::release_left(unsigned shard, unsigned level) {
 void ShardIndex::prepare_growth(unsigned shard, size_t num_keys) {
     const unsigned level = levels_[shard] + 1u;
     if (counts_[shard] + num_keys <= limits_[shard] || prepared_[shard] >= level || level > kMaxLevel) return;
+    // Small pages come fast enough when they are touched, and huge ones come whole: for many shards at once.
+    if (level_bytes(level) < kHugeLevelBytes) return;
     if (level >= num_levels_) open_level(level);
-    const size_t begin = first_at(shard, level) * sizeof(Bucket);
-    region_.populate(begin, begin + (sizeof(Bucket) << level));
     prepared_[shard] = static_cast<uint8_t>(level);
+    const size_t begin = first_at(shard, level) * sizeof(Bucket), end = begin + (sizeof(Bucket) << level);
+    std::vector<bool>& pages = prepared_pages_[level];
+    pages.resize(level_bytes(level) / kHugePage);
+    for (size_t page = begin / kHugePage; page * kHugePage < end; page++) {
+        const size_t number = page - level_bytes(level) / kHugePage;
+        if (pages[number]) continue;
+        region_.populate(std::max(begin, page * kHugePage), std::min(end, (page + 1) * kHugePage));
+        pages[number] = true;
+    }
 }
 
 }  // namespace geartrain

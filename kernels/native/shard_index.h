@@ -124,6 +124,7 @@ private:
     Region region_;
     uint8_t levels_[kNumShards] = {};
     uint8_t prepared_[kNumShards] = {};  // the level whose memory is at hand
+    std::vector<bool> prepared_pages_[kMaxLevel + 1];  // huge pages of each level whose memory is at hand
     uint32_t counts_[kNumShards] = {};
     uint32_t limits_[kNumShards];  // keys at which the shard grows
     unsigned num_levels_ = 0;      // those opened so far

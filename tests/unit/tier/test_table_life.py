@@ -222,11 +222,14 @@ def test_every_optimizer_keeps_rows_of_every_dtype_within_bounds(kind: str, row_
     assert (rows == -0.25).all(), "a gradient that is always 1 drives values to the lower bound"
 
 
-def test_memory_is_asked_for_after_windows_with_births_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_asked_for_after_many_births_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_module, "GROWTH_ROWS", 40)
     life = Life(spec())
     asked: list[int] = []
     monkeypatch.setattr(life.table.store, "prepare_growth", asked.append)
     life.window(SPREAD[:30])
+    life.job.prepare_growth()
+    assert asked == []
     life.window(SPREAD[30:40])
     life.job.prepare_growth()
     life.window(SPREAD[:20])
