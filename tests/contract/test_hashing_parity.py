@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from contract_samples import EXTREME_KEYS, assert_same, key_lists, key_values, keys_from, many, seeds
+from contract_samples import EXTREME_KEYS, assert_same, key_lists, key_values, keys_from, many, seeds, unmixed
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -16,16 +16,6 @@ from kernels.reference import hashing as reference
 def packed(strings: list[bytes]) -> tuple[Indices, NDArray[np.uint8]]:
     offsets = np.cumsum([0, *(len(text) for text in strings)]).astype(np.int64)
     return offsets, np.frombuffer(b"".join(strings), dtype=np.uint8)
-
-
-def unmixed(mixed: int) -> int:
-    """The inverse of `mix64`, step by step backwards."""
-    mask = 2**64 - 1
-    mixed ^= mixed >> 31 ^ mixed >> 62
-    mixed = mixed * pow(0x94D049BB133111EB, -1, 2**64) & mask
-    mixed ^= mixed >> 27 ^ mixed >> 54
-    mixed = mixed * pow(0xBF58476D1CE4E5B9, -1, 2**64) & mask
-    return mixed ^ mixed >> 30 ^ mixed >> 60
 
 
 @many
