@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from coordinator.cost_model import CostModel
 from geartrain.types import Interval
 
 
@@ -21,12 +22,24 @@ class StepId(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class MemberCost:
+    """What a step costs a member, and the most samples that its memory holds (None: no bound is known)."""
+
+    cost: CostModel
+    max_samples: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class GroupSpec:
-    """A sync group: its members in rank order and its part of the cluster's batch, in samples."""
+    """A sync group: its members in rank order and its part of the cluster's batch, in samples.
+
+    `costs`, one for each member, cut its steps so that all finish together; without them shares are equal.
+    """
 
     group: int
     members: tuple[str, ...]
     batch_size: int
+    costs: tuple[MemberCost, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

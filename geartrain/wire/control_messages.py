@@ -6,7 +6,16 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from geartrain.wire.message import Contribution, DenseSegment, GrantedInterval, Message, Route, ServerStats, TableSpec
+from geartrain.wire.message import (
+    Contribution,
+    DenseSegment,
+    GrantedInterval,
+    Message,
+    ProbeReport,
+    Route,
+    ServerStats,
+    TableSpec,
+)
 
 # --- control: node -> coordinator ------------------------------------------------------------------------------------
 
@@ -65,8 +74,22 @@ class GroupFormed(Message, frozen=True):
     group: int
 
 
+class Probed(Message, frozen=True):
+    """A worker finished `Probe`."""
+
+    node: str
+    term: int
+    job: str
+    measured: ProbeReport
+
+
 class Staged(Message, frozen=True):
-    """A member staged its part of a step with all servers (or the group skipped it for a reason)."""
+    """A member staged its part of a step with all servers (or the group skipped it for a reason).
+
+    `step_ms` runs from the end of the last step to the end of this one; `wait_ms` is the part of it in which the member
+    waited for others or for a grant. `busy_ms` is what the step itself took: transfers, computing, staging, without any
+    waiting. `host_bound`: an emulated device could not be emulated in this step, because this host was slower.
+    """
 
     node: str
     incarnation: int
@@ -82,6 +105,9 @@ class Staged(Message, frozen=True):
     skipped: str
     step_ms: float
     wait_ms: float
+    num_tokens: int = 0
+    busy_ms: float = 0.0
+    host_bound: bool = False
 
 
 class Applied(Message, frozen=True):
@@ -147,6 +173,7 @@ FromNode: TypeAlias = (
     | DensePlaced
     | StoreListening
     | GroupFormed
+    | Probed
     | Staged
     | Applied
     | Scores
@@ -217,6 +244,21 @@ class JoinGroup(Message, frozen=True):
     group: int
     members: list[str]
     address: str
+
+
+class Probe(Message, frozen=True):
+    """Measure this device on real steps of the job: at least `num_probes` timed ones per size, after warm-up.
+
+    Probe steps read the training data and pull rows at `version`; nothing of them is staged. No probe is larger than
+    `batch_size`. `precision` is the config's: auto, fp32, bf16 or fp16.
+    """
+
+    term: int
+    job: str
+    num_probes: int
+    version: int
+    batch_size: int
+    precision: str
 
 
 class Grant(Message, frozen=True):
@@ -308,6 +350,7 @@ ToNode: TypeAlias = (
     | PlaceDense
     | HostGroup
     | JoinGroup
+    | Probe
     | Grant
     | Decided
     | Apply

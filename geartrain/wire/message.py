@@ -102,3 +102,49 @@ class ServerStats(msgspec.Struct, frozen=True):
     staged_bytes: int
     queue_length: int
     version: int
+
+
+class DeviceFacts(msgspec.Struct, frozen=True):
+    """What a device is. `model` is the name that cards of a kind share, `vendor` whose collectives it can take part in.
+
+    `emulated`: it stands for a card, by waiting. `precisions`: which of fp32, bf16, fp16 it can compute in. `sensors`
+    holds what the driver says (clocks in MHz, temperature in C, throttle reasons), as far as there is a driver.
+    """
+
+    model: str
+    vendor: str
+    emulated: bool
+    precisions: list[str]
+    memory_bytes: int | None = None
+    sensors: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class ProbeTiming(msgspec.Struct, frozen=True):
+    """One timed probe step: its samples, its tokens, its seconds, and the part of them that transfers took."""
+
+    num_samples: int
+    num_tokens: int
+    seconds: float
+    transfer_s: float
+
+
+class ProbeReport(msgspec.Struct, frozen=True):
+    """What a worker measured of itself. Per server: megabytes per second each way, and the round trip.
+
+    `max_samples`: the largest step that fits the device's memory (None: no bound was found). `precision`: the one in
+    which it will compute, `precision_samples_per_s` what each that it can do reached, `numeric_drift` the relative
+    deviation of its dense gradient from that in fp32 on one batch.
+    """
+
+    device: DeviceFacts
+    timings: list[ProbeTiming]
+    max_samples: int | None
+    pull_mb_per_s: dict[str, float]
+    push_mb_per_s: dict[str, float]
+    round_trip_ms: dict[str, float]
+    memory_gb_per_s: float
+    bytes_per_sample: float
+    precision: str
+    precision_samples_per_s: dict[str, float]
+    numeric_drift: float
+    seconds: float
