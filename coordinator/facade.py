@@ -24,6 +24,7 @@ class ClusterFacade(Protocol):
 
     def job(self, job: str) -> dict[str, Any]:
         """One job; `progress` is `{"pass_index", "passes", "samples", "num_rows", "version", "samples_per_s", "loss"}`;
+        `report` is `{"workers", "groups", "heterogeneity"}` while it trains (as in the result, so far), else null;
         `result` is the JSON of the command line's `--json` once the job ended, else null."""
 
     def cancel(self, job: str) -> dict[str, Any]:
@@ -42,6 +43,33 @@ class ClusterFacade(Protocol):
     def window(self) -> dict[str, Any]:
         """`{"mode", "window_ms", "effective_window_ms", "open_window", "queue_length", "staleness_histogram",
         "staleness_decay", "max_staleness", "reason"}` of the running job; `ConflictError` without one."""
+
+    def set_window(self, settings: dict[str, Any]) -> dict[str, Any]:
+        """Change `mode` ("sync", "async", "hybrid") or `window_ms` (milliseconds, or "auto") of the running job, or
+        both, from the next decision on; the window as `window()` tells it then. `ConflictError` without a job that
+        trains, `ConfigError` (fact field: the setting's own name) for a value that cannot be."""
+
+    def portraits(self) -> list[dict[str, Any]]:
+        """What was measured of each worker, in the natural order of their names: `Portrait.to_dict()` with
+        `samples_per_s`, the speed alone in steps of the batch it was measured for; empty before the first job."""
+
+    def portrait(self, worker: str) -> dict[str, Any]:
+        """One of `portraits()` with `history`: the portraits that it replaced, oldest first. `NotFoundError`."""
+
+    def put_portrait(self, worker: str, samples_per_s: float) -> dict[str, Any]:
+        """Set the speed that a worker is taken to have until its steps tell better; the portrait as it is then.
+
+        Of a worker that no job has measured yet it is kept as the starting value of the next job. `NotFoundError` for
+        a worker that the cluster does not have, `ConfigError` (field: samples_per_s) for what is no speed.
+        """
+
+    def groups(self) -> dict[str, Any]:
+        """`{"job", "generation", "reason", "groups": [{"group", "members", "batch_size", "shares", "samples_per_s"}]}`.
+
+        `members` in rank order, `shares` by the member's name, each the part of the group's `batch_size`, which add up
+        to 1; `samples_per_s` is what the portraits let expect (null while there are none). `generation` counts the
+        partitions of a job from 1. Without a job that trains: job null, generation 0, "no job trains", no groups.
+        """
 
     def routing(self) -> dict[str, Any]:
         """`{"route_epoch", "num_shards", "servers": [{"server", "address", "num_shards"}], "moves": []}`."""
