@@ -10,7 +10,7 @@ from api.auth import BearerAuth
 from api.errors import UnexpectedErrorBoundary, install_error_handlers
 from api.events import StreamControl
 from api.rendering import JsonAnswer
-from api.routes import embedding_tier, health, jobs, nodes, routing, window
+from api.routes import embedding_tier, groups, health, jobs, nodes, portraits, routing, window
 from coordinator.facade import ClusterFacade
 
 _DESCRIPTION = """Submit training jobs and watch the cluster that runs them.
@@ -41,7 +41,7 @@ def create_app(facade: ClusterFacade, *, api_token: str | None, streams: StreamC
     # This only tells readers of the OpenAPI document; what refuses callers is the middleware below.
     documented = [] if api_token is None else [Depends(HTTPBearer(auto_error=False))]
     app.include_router(health.open_router)
-    for part in (jobs, nodes, window, routing, embedding_tier, health):
+    for part in (jobs, nodes, portraits, groups, window, routing, embedding_tier, health):
         app.include_router(part.router, dependencies=documented)
     if api_token is not None:
         app.add_middleware(BearerAuth, token=api_token)

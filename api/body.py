@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NoReturn
+from collections.abc import Awaitable, Callable
+from typing import Any, NoReturn, TypeVar
 
+from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 
+from api.errors import validation_error
 from api.request_errors import BodyTooLargeError, ContentTypeError, MalformedBodyError
+
+Model = TypeVar("Model", bound=BaseModel)
 
 MAX_BODY_BYTES = 1 << 20
 MAX_DEPTH = 64
 """Levels of nesting; far more than a config has, far fewer than the interpreter's stack."""
+
+
+def body_as(model: type[Model]) -> Callable[[Request], Awaitable[Model]]:
+    """What a route depends on to be given its JSON body as a `model`; `ConfigError` names the field that is wrong."""
+
+    async def read(request: Request) -> Model:
+        body = await read_json(request)
+        try:
+            return model.model_validate(body)
+        except ValidationError as error:
+            raise validation_error([{**first, "loc": ("body", *first["loc"])} for first in error.errors()]) from error
+
+    return read
 
 
 async def read_json(request: Request) -> Any:

@@ -35,8 +35,10 @@ def validation_error(errors: list[Any]) -> ConfigError:
     path = [str(part) for part in first["loc"]]
     if len(path) > 1 and path[0] in _PARAMETER_SOURCES:
         path = path[1:]
-    field, expected = ".".join(path), str(first["msg"])
-    return ConfigError(f"{field}: {expected}", field=field, value=_short(first.get("input")), expected=expected)
+    field, message = ".".join(path), str(first["msg"])
+    # Types of the config say in a word of their own what they expect; of others the message is all there is.
+    expected = str(first["ctx"]["expected"]) if first["type"] == "expected" else message
+    return ConfigError(f"{field}: {message}", field=field, value=_short(first.get("input")), expected=expected)
 
 
 def _short(value: Any) -> Any:

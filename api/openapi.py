@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
+from pydantic import BaseModel
+
 from api.body import MAX_BODY_BYTES
 from api.schemas import ErrorAnswer, ErrorFacts
 
@@ -38,3 +40,9 @@ def refusals(*statuses: int) -> Responses:
         }
         for status in (401, *statuses)
     }
+
+
+def request_body(model: type[BaseModel], example: dict[str, Any]) -> dict[str, Any]:
+    """The entry of a JSON body, which routes read by themselves (`api.body`), with its literal example."""
+    content = {"application/json": {"schema": model.model_json_schema(), "example": example}}
+    return {"requestBody": {"required": True, "content": content}}

@@ -1,23 +1,58 @@
 """The answers of the REST interface as types, each with one literal example.
 
-Answers keep fields that are not listed here: a newer coordinator may tell more. Examples are of the fields that have
-a value; those that may be null are null in an answer where an example leaves them out.
+Examples are of the fields that have a value; those that may be null are null in an answer where an example leaves them
+out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from api.answers import Answer, ErrorAnswer, ErrorFacts
+from api.hardware_schemas import Group, Groups, Portrait, PortraitHistory, PortraitRequest, StepCost, WindowRequest
+from api.report_schemas import Advice, Heterogeneity, Imbalance, Report, StepTimes, WorkerReport
+from api.tier_schemas import HotKey, HotKeyOfTable, ServerTableLoad, TierLoad, TierStats, TierTotals
+
+__all__ = [
+    "Advice",
+    "ErrorAnswer",
+    "ErrorFacts",
+    "Event",
+    "Group",
+    "Groups",
+    "Health",
+    "Heterogeneity",
+    "HotKey",
+    "HotKeyOfTable",
+    "Imbalance",
+    "Job",
+    "JobState",
+    "MetricsPoint",
+    "Node",
+    "Portrait",
+    "PortraitHistory",
+    "PortraitRequest",
+    "Progress",
+    "Readiness",
+    "Report",
+    "Routing",
+    "ServerRoute",
+    "ServerTableLoad",
+    "StepCost",
+    "StepTimes",
+    "SubmitRequest",
+    "Submitted",
+    "TierLoad",
+    "TierStats",
+    "TierTotals",
+    "Window",
+    "WindowRequest",
+    "WorkerReport",
+]
+
 JobState: TypeAlias = Literal["queued", "probing", "training", "evaluating", "succeeded", "failed", "cancelled"]
-
-
-class _Answer(BaseModel):
-    model_config = ConfigDict(extra="allow")
-
-    example: ClassVar[dict[str, Any]]
 
 
 class SubmitRequest(BaseModel):
@@ -45,7 +80,7 @@ class SubmitRequest(BaseModel):
     }
 
 
-class Submitted(_Answer):
+class Submitted(Answer):
     """The queued job, by the id that all other calls take."""
 
     id: str
@@ -54,31 +89,7 @@ class Submitted(_Answer):
     example: ClassVar[dict[str, Any]] = {"id": "movielens-deepfm-1", "state": "queued"}
 
 
-class ErrorFacts(_Answer):
-    """An error: its kind, one line for people, and the facts the line was made from."""
-
-    code: str = Field(description="Stable name of the kind of error.")
-    message: str = Field(description="One line for people.")
-    field: str | None = Field(default=None, description="Dotted path of the field that is wrong.")
-
-    example: ClassVar[dict[str, Any]] = {
-        "code": "config_invalid",
-        "message": "training.batch_size: 0 is not a whole number of at least 1",
-        "field": "training.batch_size",
-        "value": 0,
-        "expected": "a whole number of at least 1",
-    }
-
-
-class ErrorAnswer(BaseModel):
-    """What every call answers that fails."""
-
-    error: ErrorFacts
-
-    example: ClassVar[dict[str, Any]] = {"error": ErrorFacts.example}
-
-
-class Progress(_Answer):
+class Progress(Answer):
     """How far a job has trained."""
 
     pass_index: int = Field(description="Pass under way, from 0.")
@@ -100,7 +111,7 @@ class Progress(_Answer):
     }
 
 
-class Job(_Answer):
+class Job(Answer):
     """A job: its state and why, its progress, and its result or error once it has ended."""
 
     id: str
@@ -110,6 +121,7 @@ class Job(_Answer):
     error: ErrorFacts | None = Field(default=None, description="What a failed job failed of, else null.")
     submitted_at: float = Field(description="Unix time, seconds.")
     progress: Progress | None = None
+    report: Report | None = Field(default=None, description="Its workers so far, while it trains; else null.")
     result: dict[str, Any] | None = Field(
         default=None, description="What `geartrain train --json` prints, once the job has ended; else null."
     )
@@ -121,10 +133,11 @@ class Job(_Answer):
         "reason": "pass 2 of 3",
         "submitted_at": 1767225600.25,
         "progress": Progress.example,
+        "report": Report.example,
     }
 
 
-class MetricsPoint(_Answer):
+class MetricsPoint(Answer):
     """One point of a job's time series."""
 
     time: float = Field(description="Unix time, seconds.")
@@ -152,7 +165,7 @@ class MetricsPoint(_Answer):
     }
 
 
-class Event(_Answer):
+class Event(Answer):
     """Something that happened to a job."""
 
     number: int = Field(description="Counts up within a job; the id of the server-sent event.")
@@ -168,7 +181,7 @@ class Event(_Answer):
     }
 
 
-class Node(_Answer):
+class Node(Answer):
     """A server or worker process that registered, and whether it is still there."""
 
     name: str
@@ -190,7 +203,7 @@ class Node(_Answer):
     }
 
 
-class Window(_Answer):
+class Window(Answer):
     """The aggregation window of the running job: its settings and what waits in it."""
 
     mode: Literal["sync", "hybrid", "async"]
@@ -218,7 +231,7 @@ class Window(_Answer):
     }
 
 
-class ServerRoute(_Answer):
+class ServerRoute(Answer):
     """How many shards an embedding server owns, and where it is reached."""
 
     server: str
@@ -228,7 +241,7 @@ class ServerRoute(_Answer):
     example: ClassVar[dict[str, Any]] = {"server": "s0", "address": "tcp://10.0.0.5:40100", "num_shards": 512}
 
 
-class Routing(_Answer):
+class Routing(Answer):
     """Which embedding server owns how many shards."""
 
     route_epoch: int
@@ -247,104 +260,7 @@ class Routing(_Answer):
     }
 
 
-class HotKey(_Answer):
-    """A key that was shown most, and how often."""
-
-    key: str = Field(description="16 hexadecimal digits: what table and id were made into, see `kernels.hashing`.")
-    shows: float = Field(description="As its row has them: decayed, if the table's rows expire by score.")
-
-    example: ClassVar[dict[str, Any]] = {"key": "9b3c51f6a2e8d047", "shows": 5210.0}
-
-
-class HotKeyOfTable(HotKey):
-    """As `HotKey`, where keys of several tables stand together."""
-
-    table: str
-
-    example: ClassVar[dict[str, Any]] = {**HotKey.example, "table": "item"}
-
-
-class TierLoad(_Answer):
-    """Rows, memory and traffic of one table on one server, of one table, or of the whole tier."""
-
-    num_rows: int
-    bytes: int = Field(description="Memory of the rows and of their index.")
-    bytes_per_row: float = Field(description="0 while there is no row.")
-    pull_requests_per_s: float
-    push_requests_per_s: float
-    pull_rows_per_s: float
-    push_rows_per_s: float
-    pull_p50_ms: float | None = Field(
-        default=None, description="Median time in which a server reads a request's rows of a table."
-    )
-    pull_p99_ms: float | None = Field(default=None, description="As pull_p50_ms, the 99th percentile.")
-    staged_bytes: int | None = Field(default=None, description="Of the whole server; null where it has no meaning.")
-    queue_length: int | None = Field(default=None, description="Of the whole server; null where it has no meaning.")
-    longest_growth_ms: float = Field(description="The most that one window waited for the index to grow.")
-    num_admitted: int = Field(description="Rows that were born since the job was opened.")
-    num_rejected: int = Field(
-        description="Ids that were not admitted, counted anew in every window that had a gradient for them."
-    )
-    num_expired: int = Field(description="Rows that left for their age or score.")
-    num_evicted: int = Field(description="Rows that left to make room, in tables with max_rows.")
-    hottest_keys: Sequence[HotKey] = Field(description="The keys with most shows, at most 32, most first.")
-
-    example: ClassVar[dict[str, Any]] = {
-        "num_rows": 1312,
-        "bytes": 187616,
-        "bytes_per_row": 143.0,
-        "pull_requests_per_s": 94.2,
-        "push_requests_per_s": 94.2,
-        "pull_rows_per_s": 71204.0,
-        "push_rows_per_s": 71204.0,
-        "pull_p50_ms": 0.4,
-        "pull_p99_ms": 1.9,
-        "staged_bytes": 0,
-        "queue_length": 0,
-        "longest_growth_ms": 0.02,
-        "num_admitted": 1490,
-        "num_rejected": 260,
-        "num_expired": 178,
-        "num_evicted": 0,
-        "hottest_keys": [HotKey.example, {"key": "02d47e18c95fb36a", "shows": 4377.0}],
-    }
-
-
-class ServerTableLoad(TierLoad):
-    """The load of one table on one server."""
-
-    server: str
-    table: str
-
-    example: ClassVar[dict[str, Any]] = {"server": "s0", "table": "item", **TierLoad.example}
-
-
-class TierTotals(TierLoad):
-    """The load of all tables on all servers."""
-
-    hottest_keys: Sequence[HotKeyOfTable]
-    version: int = Field(description="Windows that every server has applied.")
-
-    example: ClassVar[dict[str, Any]] = {**TierLoad.example, "hottest_keys": [HotKeyOfTable.example], "version": 110}
-
-
-class TierStats(_Answer):
-    """The load of the embedding tier, in three sums: per server and table, per table, in all."""
-
-    job: str | None = None
-    servers: list[ServerTableLoad] = Field(description="One line per server and table.")
-    tables: dict[str, TierLoad] = Field(description="Each table over all servers.")
-    totals: TierTotals
-
-    example: ClassVar[dict[str, Any]] = {
-        "job": "movielens-deepfm-1",
-        "servers": [ServerTableLoad.example],
-        "tables": {"item": TierLoad.example},
-        "totals": TierTotals.example,
-    }
-
-
-class Health(_Answer):
+class Health(Answer):
     """The coordinator's process answers."""
 
     status: Literal["ok"]
@@ -353,7 +269,7 @@ class Health(_Answer):
     example: ClassVar[dict[str, Any]] = {"status": "ok", "control": "tcp://127.0.0.1:41234"}
 
 
-class Readiness(_Answer):
+class Readiness(Answer):
     """The cluster has all the nodes that a job needs."""
 
     status: Literal["ready"]

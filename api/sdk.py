@@ -52,12 +52,7 @@ class GeartrainClient:
 
         `task`: what to do when it is not to train from the beginning; see `SubmitRequest` in the OpenAPI document.
         """
-        try:
-            body = json.dumps({"config": config, "task": task or {}}, allow_nan=False)
-        except (TypeError, ValueError) as error:
-            expected = "values that JSON can carry"
-            raise ConfigError(f"the config cannot be sent: {error}", field="config", expected=expected) from error
-        return self._object("POST", "/v1/jobs", content=body, headers={"Content-Type": "application/json"})
+        return self._send("POST", "/v1/jobs", {"config": config, "task": task or {}}, "config")
 
     def jobs(self) -> list[dict[str, Any]]:
         """All jobs, oldest first."""
@@ -110,6 +105,31 @@ class GeartrainClient:
         """The aggregation window of the running job. Raises `ConflictError` without one."""
         return self._object("GET", "/v1/window")
 
+    def set_window(self, mode: str | None = None, window_ms: float | str | None = None) -> dict[str, Any]:
+        """Change the running job's window: `mode` sync, async or hybrid; `window_ms` in milliseconds, or "auto". The
+        window as it is then. Raises `ConflictError` without a job that trains, or `ConfigError`."""
+        settings = {"mode": mode, "window_ms": window_ms}
+        return self._send("PUT", "/v1/window", settings, "window_ms")
+
+    def portraits(self) -> list[dict[str, Any]]:
+        """What was measured of each worker."""
+        return self._list("/v1/portraits")
+
+    def portrait(self, worker: str) -> dict[str, Any]:
+        """One worker's portrait, with its `history`. Raises `NotFoundError`."""
+        return self._object("GET", _portrait_path(worker))
+
+    def put_portrait(self, worker: str, samples_per_s: float) -> dict[str, Any]:
+        """Set the speed that a worker is taken to have until its steps tell better; the portrait as it is then.
+
+        Raises `NotFoundError`, or `ConfigError` for what is no speed.
+        """
+        return self._send("PUT", _portrait_path(worker), {"samples_per_s": samples_per_s}, "samples_per_s")
+
+    def groups(self) -> dict[str, Any]:
+        """The groups of the running job, their shares, and why they are as they are; no groups without such a job."""
+        return self._object("GET", "/v1/groups")
+
     def routing(self) -> dict[str, Any]:
         """Shards per server."""
         return self._object("GET", "/v1/routing")
@@ -129,6 +149,15 @@ class GeartrainClient:
         except NotReadyError as error:
             return False, error.message
 
+    def _send(self, method: str, path: str, body: dict[str, Any], field: str) -> dict[str, Any]:
+        """A call with a JSON body. `ConfigError` that names `field` if JSON cannot carry it."""
+        try:
+            content = json.dumps(body, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            expected = "values that JSON can carry"
+            raise ConfigError(f"the {field} cannot be sent: {error}", field=field, expected=expected) from error
+        return self._object(method, path, content=content, headers={"Content-Type": "application/json"})
+
     def _object(self, method: str, path: str, **request: Any) -> dict[str, Any]:
         return cast(dict[str, Any], self._connection.call(method, path, dict, **request))
 
@@ -138,3 +167,7 @@ class GeartrainClient:
 
 def _job_path(job: str) -> str:
     return f"/v1/jobs/{quote(job, safe='')}"
+
+
+def _portrait_path(worker: str) -> str:
+    return f"/v1/portraits/{quote(worker, safe='')}"

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 from starlette.types import ASGIApp
 
-from api.schemas import Event, Job, MetricsPoint, Node, Routing, TierStats, Window
+from api.schemas import Event, Groups, Job, MetricsPoint, Node, Portrait, PortraitHistory, Routing, TierStats, Window
 from geartrain.errors import ConflictError, NotFoundError
 from geartrain.job_states import ENDED_STATES
 
@@ -29,6 +29,8 @@ class FakeFacade:
         self.event_table: dict[str, list[dict[str, Any]]] = {}
         self.points: list[dict[str, Any]] = [deepcopy(MetricsPoint.example)]
         self.node_list: list[dict[str, Any]] = [deepcopy(Node.example)]
+        self.portrait_list: list[dict[str, Any]] = [deepcopy(Portrait.example)]
+        self.groups_now: dict[str, Any] = deepcopy(Groups.example)
         self.window_now: dict[str, Any] | None = deepcopy(Window.example)
         self.tier_now: dict[str, Any] = deepcopy(TierStats.example)
         self.ready: tuple[bool, str] = (True, "1 of 1 workers registered")
@@ -90,6 +92,27 @@ class FakeFacade:
             raise ConflictError("no job is running")
         return self.window_now
 
+    def set_window(self, settings: dict[str, Any]) -> dict[str, Any]:
+        window = self.window()
+        window.update(settings)
+        return window
+
+    def portraits(self) -> list[dict[str, Any]]:
+        self._fail_if_asked_to()
+        return self.portrait_list
+
+    def portrait(self, worker: str) -> dict[str, Any]:
+        return {**self._portrait_of(worker), "history": deepcopy(PortraitHistory.example["history"])}
+
+    def put_portrait(self, worker: str, samples_per_s: float) -> dict[str, Any]:
+        portrait = self._portrait_of(worker)
+        portrait.update(source="set", samples_per_s=samples_per_s, reason=f"{samples_per_s:g} samples/s set by a call")
+        return portrait
+
+    def groups(self) -> dict[str, Any]:
+        self._fail_if_asked_to()
+        return self.groups_now
+
     def routing(self) -> dict[str, Any]:
         self._fail_if_asked_to()
         return deepcopy(Routing.example)
@@ -105,6 +128,13 @@ class FakeFacade:
     def control_address(self) -> str:
         self._fail_if_asked_to()
         return "tcp://127.0.0.1:41234"
+
+    def _portrait_of(self, worker: str) -> dict[str, Any]:
+        self._fail_if_asked_to()
+        for portrait in self.portrait_list:
+            if portrait["worker"] == worker:
+                return portrait
+        raise NotFoundError(f"there is no worker {worker}", worker=worker)
 
     def _known(self, job: str) -> dict[str, Any]:
         if job not in self.job_table:

@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Annotated, Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Query, Response
 from fastapi.responses import StreamingResponse
-from pydantic import ValidationError
 
-from api.body import read_json
+from api.body import body_as
 from api.dependencies import Cluster, Streams
-from api.errors import validation_error
 from api.events import encode_end, encode_event, job_event_stream
-from api.openapi import answer, refusals
+from api.openapi import answer, refusals, request_body
 from api.schemas import Event, Job, MetricsPoint, SubmitRequest, Submitted
 from geartrain.config import config_json_schema
 from geartrain.job_states import ENDED_STATES
@@ -33,24 +31,6 @@ _SCHEMA_EXAMPLE = {
 }
 
 
-async def _submit_request(request: Request) -> SubmitRequest:
-    body = await read_json(request)
-    try:
-        return SubmitRequest.model_validate(body)
-    except ValidationError as error:
-        raise validation_error([{**first, "loc": ("body", *first["loc"])} for first in error.errors()]) from error
-
-
-_SUBMIT_BODY = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {"schema": SubmitRequest.model_json_schema(), "example": SubmitRequest.example}
-        },
-    }
-}
-
-
 @router.post(
     "/v1/jobs",
     status_code=201,
@@ -59,9 +39,11 @@ _SUBMIT_BODY = {
         **answer(Submitted.example, status=201, description="Queued; `Location` is the job's path."),
         **refusals(400, 413, 415, 422),
     },
-    openapi_extra=_SUBMIT_BODY,
+    openapi_extra=request_body(SubmitRequest, SubmitRequest.example),
 )
-def submit(facade: Cluster, wanted: Annotated[SubmitRequest, Depends(_submit_request)], response: Response) -> Any:
+def submit(
+    facade: Cluster, wanted: Annotated[SubmitRequest, Depends(body_as(SubmitRequest))], response: Response
+) -> Any:
     """Queue a job. Its config is checked first, with its data files and their headers; 422 names the field."""
     submitted = facade.submit(wanted.config, wanted.task)
     response.headers["Location"] = f"/v1/jobs/{quote(submitted['id'], safe='')}"

@@ -24,7 +24,12 @@ CALLS = {
     "GET /v1/jobs/{job}/events",
     "GET /v1/config-schema",
     "GET /v1/nodes",
+    "GET /v1/portraits",
+    "GET /v1/portraits/{worker}",
+    "PUT /v1/portraits/{worker}",
+    "GET /v1/groups",
     "GET /v1/window",
+    "PUT /v1/window",
     "GET /v1/routing",
     "GET /v1/embedding-tier/stats",
     "GET /healthz",
@@ -82,10 +87,29 @@ def test_every_model_has_an_example_that_shows_all_fields_with_a_value(model: ty
     assert not (parsed.model_extra or {}).keys() - {"value", "expected"}
 
 
-def test_the_body_of_submit_is_described() -> None:
-    media = DOCUMENT["paths"]["/v1/jobs"]["post"]["requestBody"]["content"]["application/json"]
-    assert media["schema"]["required"] == ["config"]
-    schemas.SubmitRequest.model_validate(media["example"], strict=True)
+@pytest.mark.parametrize(
+    ("method", "path", "model", "required"),
+    [
+        ("post", "/v1/jobs", schemas.SubmitRequest, ["config"]),
+        ("put", "/v1/portraits/{worker}", schemas.PortraitRequest, ["samples_per_s"]),
+        ("put", "/v1/window", schemas.WindowRequest, None),
+    ],
+)
+def test_every_body_is_described(method: str, path: str, model: type[BaseModel], required: list[str] | None) -> None:
+    media = DOCUMENT["paths"][path][method]["requestBody"]["content"]["application/json"]
+    assert media["schema"].get("required") == required
+    assert media["schema"]["additionalProperties"] is False
+    model.model_validate(media["example"], strict=True)
+
+
+def test_only_calls_that_change_something_have_a_body() -> None:
+    with_body = {
+        (method, path)
+        for path, methods in DOCUMENT["paths"].items()
+        for method, call in methods.items()
+        if "requestBody" in call
+    }
+    assert with_body == {("post", "/v1/jobs"), ("put", "/v1/portraits/{worker}"), ("put", "/v1/window")}
 
 
 def test_the_frameworks_own_error_form_is_nowhere() -> None:

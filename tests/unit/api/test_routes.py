@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 import api.request_errors as request_errors
-from api.schemas import Node, Routing, TierStats, Window
+from api.schemas import Groups, Node, Portrait, PortraitHistory, Routing, TierStats, Window
 from api.testing import FakeFacade
 from coordinator.facade import ClusterFacade
 from geartrain.config import config_json_schema
@@ -22,6 +22,9 @@ READS = [
     "/v1/jobs/a/metrics",
     "/v1/jobs/a/events",
     "/v1/nodes",
+    "/v1/portraits",
+    "/v1/portraits/w0",
+    "/v1/groups",
     "/v1/window",
     "/v1/routing",
     "/v1/embedding-tier/stats",
@@ -147,6 +150,9 @@ def test_numbers_that_json_does_not_have_are_null(http: httpx.Client, facade: Fa
 
 def test_the_cluster_is_answered_as_the_coordinator_tells_it(http: httpx.Client) -> None:
     assert http.get("/v1/nodes").json() == [Node.example]
+    assert http.get("/v1/portraits").json() == [Portrait.example]
+    assert http.get("/v1/portraits/w0").json() == PortraitHistory.example
+    assert http.get("/v1/groups").json() == Groups.example
     assert http.get("/v1/window").json() == Window.example
     assert http.get("/v1/routing").json() == Routing.example
     assert http.get("/v1/embedding-tier/stats").json() == TierStats.example
@@ -180,7 +186,7 @@ def test_unknown_paths_and_methods_have_the_one_form(http: httpx.Client) -> None
     for path in ("/", "/v1", "/v1/jobs/", "/v1/jobs/a/b", "/redoc"):
         response = http.get(path)
         assert (response.status_code, error_of(response)["code"]) == (404, "not_found")
-    response = http.put("/v1/window", json={"window_ms": 5})
+    response = http.put("/v1/routing", json={"moves": []})
     assert (response.status_code, error_of(response)["code"]) == (405, "method_not_allowed")
     assert response.headers["Allow"] == "GET"
 
