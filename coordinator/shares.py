@@ -6,6 +6,13 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from coordinator.events import MemberCost
+from coordinator.token_cuts import cut_by_tokens
+from coordinator.water_filling import Basin, Samples
+from geartrain.errors import ConfigError
 from geartrain.types import Interval
 
 
@@ -49,11 +56,15 @@ def cut_equally(interval: Interval, num_members: int, min_share: int = 0) -> Sha
     the last members get nothing when there is too little for all. `refused` is set when not even one member can.
     """
     sizes = split_by_weight(interval.num_samples, [1] * num_members, min_share)
-    cuts = list(accumulate(sizes, initial=interval.start))
-    if interval.num_samples < min_share:
-        left = "1 sample is" if interval.num_samples == 1 else f"{interval.num_samples} samples are"
-        return ShareCut(cuts, f"{left} left, batch norm needs {min_share} in a share")
-    return ShareCut(cuts, "")
+    return ShareCut(list(accumulate(sizes, initial=interval.start)), _too_few(interval.num_samples, min_share))
+
+
+def _too_few(num_samples: int, min_share: int) -> str:
+    """Why a step of `num_samples` cannot be computed when no share may be smaller than `min_share`; empty if it can."""
+    if num_samples >= min_share:
+        return ""
+    left = "1 sample is" if num_samples == 1 else f"{num_samples} samples are"
+    return f"{left} left, batch norm needs {min_share} in a share"
 
 
 def group_batch_sizes(batch_size: int, group_sizes: Sequence[int], min_share: int = 0) -> list[int]:
@@ -62,3 +73,98 @@ def group_batch_sizes(batch_size: int, group_sizes: Sequence[int], min_share: in
     With `min_share` a group for which less is left than that gets no batch: it could compute no step of its own.
     """
     return split_by_weight(batch_size, group_sizes, min_share)
+
+
+def cut_by_time(
+    interval: Interval,
+    costs: Sequence[MemberCost],
+    min_share: int = 0,
+    cumulative_tokens: NDArray[np.int64] | None = None,
+) -> ShareCut:
+    """Contiguous shares of `interval`, in the order of the members, with which all finish together by their costs.
+
+    The last member finishes as early as whole samples allow; members that got samples and are not full finish within
+    one sample's cost of each other. Who could not finish one sample by then gets none. `cumulative_tokens[k]` are the
+    tokens of the first k positions (length `num_samples + 1`); without them samples have no tokens.
+    With `min_share` every share is 0 or at least that; `refused` is set when the interval cannot be cut so.
+    Raises ConfigError when the members cannot hold the interval in memory, all together.
+    """
+    _check_fits(interval.num_samples, costs)
+    basin = Basin.of(interval.num_samples, costs)
+    refused = _too_few(interval.num_samples, min_share)
+    if cumulative_tokens is not None and interval.num_samples > 0:
+        sizes = _sizes_by_tokens(basin, costs, 0 if refused else min_share, cumulative_tokens)
+    else:
+        sizes = basin.shares() if refused or min_share <= 1 else basin.shares_of_at_least(min_share)
+    if sizes is None:
+        sizes = basin.shares()
+        refused = f"{interval.num_samples} samples do not fit in memory in shares of {min_share} or more"
+    return ShareCut(list(accumulate(sizes.tolist(), initial=interval.start)), refused)
+
+
+def _sizes_by_tokens(
+    basin: Basin, costs: Sequence[MemberCost], min_share: int, cumulative_tokens: NDArray[np.int64]
+) -> Samples | None:
+    """Shares by tokens; who would get less than `min_share` is left out, the smallest share first."""
+    token_s = np.array([one.cost.token_s for one in costs], dtype=np.float64)
+    most = np.where(basin.most < min_share, 0, basin.most)
+    while int(most.sum()) >= basin.total:
+        cuts = cut_by_tokens(cumulative_tokens, basin.fixed_s, basin.sample_s, token_s, most)
+        sizes = np.diff(np.array(cuts, dtype=np.int64))
+        small = np.flatnonzero((sizes > 0) & (sizes < min_share))
+        if small.size == 0:
+            return sizes
+        most[small[np.argmin(sizes[small])]] = 0
+    # Memory needs all of them: by the mean, which knows how to give each of them enough.
+    mean = float(cumulative_tokens[-1] - cumulative_tokens[0]) / basin.total
+    return Basin.of(basin.total, costs, mean).shares_of_at_least(min_share)
+
+
+def batch_sizes_by_time(
+    batch_size: int,
+    groups: Sequence[Sequence[MemberCost]],
+    tokens_per_sample: float = 0.0,
+    min_share: int = 0,
+) -> list[int]:
+    """The batch of each group, so that all members of all groups finish together; the sum is exactly `batch_size`.
+
+    It is what the group's members get when the whole batch is cut among all members of all groups, so `cut_by_time`
+    gives them the same again. With `min_share` a batch is 0 or at least that. Raises ConfigError when the members
+    cannot hold `batch_size` samples in memory, all together.
+    """
+    everyone = [one for group in groups for one in group]
+    _check_fits(batch_size, everyone)
+    basin = Basin.of(batch_size, everyone, tokens_per_sample)
+    sizes = basin.shares_of_at_least(min_share) if min_share > 1 else None
+    cuts = [0, *accumulate((basin.shares() if sizes is None else sizes).tolist())]
+    ends = list(accumulate((len(group) for group in groups), initial=0))
+    return [cuts[stop] - cuts[start] for start, stop in pairwise(ends)]
+
+
+def finishing_s(batch_size: int, costs: Sequence[MemberCost], tokens_per_sample: float = 0.0) -> float:
+    """Seconds of a step of `batch_size` samples when all finish together and samples could be divided at will.
+
+    Raises ConfigError when the members cannot hold them in memory, all together.
+    """
+    _check_fits(batch_size, costs)
+    return Basin.of(batch_size, costs, tokens_per_sample).level_s()
+
+
+def equal_shares_s(batch_size: int, costs: Sequence[MemberCost], tokens_per_sample: float = 0.0) -> float:
+    """Seconds of a step of `batch_size` samples in equal shares: those of the slowest member. Memory is not asked."""
+    share = batch_size / len(costs)
+    return max(one.cost.seconds(share, share * tokens_per_sample) for one in costs)
+
+
+def _check_fits(num_samples: int, costs: Sequence[MemberCost]) -> None:
+    bounds = [one.max_samples for one in costs if one.max_samples is not None]
+    if len(bounds) < len(costs) or sum(bounds) >= num_samples:
+        return
+    fits = sum(bounds)
+    raise ConfigError(
+        f"training.batch_size: {num_samples} samples of a step do not fit in the memory of its {len(costs)} workers, "
+        f"which hold {fits} together",
+        field="training.batch_size",
+        value=num_samples,
+        expected=f"at most {fits}",
+    )

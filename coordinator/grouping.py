@@ -1,0 +1,134 @@
+"""Sync groups of unlike workers: like with like, so that nobody in a group waits, and few of them, because steps of
+different groups build on versions that are not the same. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+
+from geartrain.errors import ConfigError
+
+Groups = tuple[tuple[str, ...], ...]
+
+GROUP_PRICE = 0.05
+"""What one more group must save: the part of the cluster that would idle. It stands for the staleness it brings."""
+
+_TIE = 12
+"""Costs that agree in so many decimals are equal: sums in another order differ by less."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A worker to be grouped: its device's model and vendor, and its throughput alone."""
+
+    worker: str
+    model: str
+    vendor: str
+    samples_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """Sync groups, the fastest first, members in natural order of their names; `cost` as `partition` defines it."""
+
+    groups: Groups
+    cost: float
+    reason: str
+
+
+def natural_key(name: str) -> tuple[tuple[int, int, str], ...]:
+    """Sorts names as people do: w2 before w10."""
+    parts = re.findall(r"\d+|\D+", name)
+    return tuple((0, int(part), part) if part.isdecimal() else (1, 0, part) for part in parts)
+
+
+def partition(candidates: Sequence[Candidate], group_size: int | None = None, price: float = GROUP_PRICE) -> Partition:
+    """The best sync groups for these workers.
+
+    The cost of a partition is the part of the cluster that would idle if members of a group had equal shares, the sum
+    of (speed - slowest speed of its group) over the sum of all speeds, plus `price` for every group beyond one a
+    vendor. Vendors are never mixed; a vendor has at most as many groups as device models; groups have two workers or
+    more (a vendor's only worker is a group of one), so a lone model joins the nearest. Of equal costs the one with
+    fewer groups wins, then the one with more workers in its faster groups; of equally fast workers the name decides.
+
+    With `group_size`, groups are of that size in the order of speed, the last of a vendor takes the rest, and 1 makes
+    every worker a group. Raises ConfigError when it is below 1.
+    """
+    if group_size is not None and group_size < 1:
+        raise ConfigError("sync.group_size must be at least 1", field="sync.group_size", value=group_size, expected="1")
+    by_vendor = sorted(candidates, key=lambda one: (one.vendor, -one.samples_per_s, natural_key(one.worker)))
+    whole = sum(one.samples_per_s for one in by_vendor)
+    groups: list[list[Candidate]] = []
+    for _, members in groupby(by_vendor, key=lambda one: one.vendor):
+        same = list(members)
+        ends = (
+            _ends(same, whole, price) if group_size is None else [*range(group_size, len(same), group_size), len(same)]
+        )
+        groups += [same[start:stop] for start, stop in zip([0, *ends[:-1]], ends, strict=True)]
+    groups.sort(key=lambda group: (-sum(one.samples_per_s for one in group) / len(group), natural_key(group[0].worker)))
+    named = tuple(tuple(sorted((one.worker for one in group), key=natural_key)) for group in groups)
+    return Partition(named, partition_cost(named, candidates, price), _reason(groups, group_size, whole))
+
+
+def partition_cost(groups: Groups, candidates: Sequence[Candidate], price: float = GROUP_PRICE) -> float:
+    """The cost of any partition of all `candidates`, as `partition` defines it."""
+    speed = {one.worker: one.samples_per_s for one in candidates}
+    idle = 0.0
+    for members in groups:
+        slowest = min(speed[worker] for worker in members)
+        idle += sum(speed[worker] - slowest for worker in members)
+    num_vendors = len({one.vendor for one in candidates})
+    return (idle / sum(speed.values()) if idle else 0.0) + price * (len(groups) - num_vendors)
+
+
+def _ends(members: list[Candidate], whole: float, price: float) -> list[int]:
+    """Where the groups of one vendor's workers end, fastest first: the best cuts of the sorted speeds.
+
+    A partition that is not contiguous in the speeds is never better: with groups of the same sizes in the order of
+    their slowest members, each contiguous group's slowest is at least as fast.
+    """
+    speeds = np.array([one.samples_per_s for one in members])
+    count = len(members)
+    least = min(2, count)
+    idle_of_one = float((speeds - speeds[-1]).sum()) / whole
+    most = min(len({one.model for one in members}), count // least)
+    if price > 0:  # more groups than that cost more than they could save
+        most = min(most, 1 + int(idle_of_one / price))
+    if most == 1:
+        return [count]
+    # idle[j, i]: the workers j to i as one group; infinite when there are too few of them.
+    upto = np.concatenate([[0.0], np.cumsum(speeds)])
+    at = np.arange(count + 1)
+    size = at[None, :] - at[:, None]
+    slowest = np.concatenate([[0.0], speeds])
+    idle = np.where(size >= least, (upto[None, :] - upto[:, None] - size * slowest[None, :]) / whole, np.inf)
+    best = idle[0]
+    begins: list[np.ndarray[tuple[int, ...], np.dtype[np.intp]]] = []
+    costs = [float(best[count])]
+    for _ in range(1, most):
+        through = np.round(best[:, None] + idle, _TIE)
+        begin = count - np.argmin(through[::-1], axis=0)  # the last of equals: more workers in the faster groups
+        best = through[begin, at]
+        begins.append(begin)
+        costs.append(float(best[count]))
+    number = int(np.argmin(np.round(np.array(costs) + price * np.arange(most), _TIE)))
+    ends = [count]
+    for begin in reversed(begins[:number]):
+        ends.append(int(begin[ends[-1]]))
+    return ends[::-1]
+
+
+def _reason(groups: list[list[Candidate]], group_size: int | None, whole: float) -> str:
+    if not groups:
+        return "no workers"
+    slowest = [min(one.samples_per_s for one in group) for group in groups]
+    idle = sum(one.samples_per_s - least for group, least in zip(groups, slowest, strict=True) for one in group)
+    how = f"groups of {group_size} by hand" if group_size is not None else "best by cost"
+    many = "1 group" if len(groups) == 1 else f"{len(groups)} groups"
+    share = idle / whole if idle else 0.0
+    return f"{many}, {how}: equal shares inside would idle {100 * share:.1f}% of the cluster"

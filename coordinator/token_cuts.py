@@ -1,0 +1,121 @@
+"""Cuts of an interval among members in their order, by the tokens that lie in each part of it. Pure.
+
+Samples cost unequally here, and shares are contiguous, so the order of the samples decides. Two facts make it simple:
+
+- The earliest common finishing time T is the least at which members, each taking as much as it can do by T, one after
+  the other, reach the end of the interval.
+- At that T there is also a cut in which everybody who is not full finishes at most one sample's cost before T
+  (for equal members: Bárány and Grinberg, "Block partitions of sequences", 2015): the positions that can be reached
+  when everybody finishes in such a window are an interval, and the end lies in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coordinator.water_filling import LEAST_SAMPLE_S, Seconds
+
+_SLACK = 1e-9
+"""Relative: how exactly T is found, and what comparisons of sums of seconds allow for rounding."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """`work_s[q] - work_s[p]` are the seconds of positions p to q; `largest_s` those of the dearest sample."""
+
+    fixed_s: float
+    work_s: Seconds
+    largest_s: float
+    most: int
+
+    def end(self, start: int, level_s: float) -> int:
+        """How far the member gets from `start` by `level_s`."""
+        last = int(self.work_s.searchsorted(self.work_s[start] + (level_s - self.fixed_s), side="right")) - 1
+        return max(start, min(last, start + self.most))
+
+    def least_end(self, start: int, level_s: float) -> int:
+        """How far it must get to finish at `level_s` or later, unless it is full. May lie past the end."""
+        first = int(self.work_s.searchsorted(self.work_s[start] + (level_s - self.fixed_s), side="left"))
+        return max(start, min(first, start + self.most))
+
+    def starts(self, end: int, earliest_s: float, latest_s: float) -> tuple[int, int]:
+        """Where the member may begin to reach `end` between the two times, or full before."""
+        first = int(self.work_s.searchsorted(self.work_s[end] - (latest_s - self.fixed_s), side="left"))
+        last = int(self.work_s.searchsorted(self.work_s[end] - (earliest_s - self.fixed_s), side="right")) - 1
+        low = min(max(first, end - self.most), end)
+        return low, max(low, min(max(last, end - self.most), end))
+
+
+def cut_by_tokens(
+    cumulative_tokens: NDArray[np.int64],
+    fixed_s: Seconds,
+    sample_s: Seconds,
+    token_s: Seconds,
+    most: NDArray[np.int64],
+) -> list[int]:
+    """Cuts [0, ..., n] of n positions: member i takes [cuts[i], cuts[i+1]).
+
+    `cumulative_tokens[k]` are the tokens of the first k positions (length n + 1); `most` the samples that each member
+    holds, together n at least. The last member finishes as early as contiguous shares in this order allow, and all
+    others that are not full at most one sample's cost before it.
+    """
+    num_samples = len(cumulative_tokens) - 1
+    work: dict[tuple[float, float], tuple[Seconds, float]] = {}
+    members = []
+    for fixed, sample, token, limit in zip(fixed_s, sample_s, token_s, most, strict=True):
+        key = (max(float(sample), LEAST_SAMPLE_S), float(token))
+        if key not in work:
+            seconds = key[0] * np.arange(num_samples + 1) + key[1] * cumulative_tokens
+            work[key] = (seconds, float(np.diff(seconds).max(initial=0.0)))
+        members.append(_Member(float(fixed), *work[key], int(limit)))
+    return _balanced(members, num_samples, _earliest(members, num_samples))
+
+
+def _earliest(members: list[_Member], num_samples: int) -> float:
+    """The least level at which all positions are done."""
+    low, high = 0.0, max(member.fixed_s + float(member.work_s[-1]) for member in members)
+    while high - low > _SLACK * high:
+        level = (low + high) / 2
+        reached, makespan, next_s = _fill(members, num_samples, level)
+        if reached:
+            high = makespan
+        else:
+            low = min(next_s, high)  # below `next_s` nobody gets any further than at `level`
+    return high
+
+
+def _fill(members: list[_Member], num_samples: int, level_s: float) -> tuple[bool, float, float]:
+    """Whether all positions are done by `level_s`, when the last member finishes, and when the next sample would be."""
+    start, makespan, next_s = 0, 0.0, np.inf
+    for member in members:
+        end = member.end(start, level_s)
+        begin_s = member.fixed_s - float(member.work_s[start])
+        if end > start:
+            makespan = max(makespan, begin_s + float(member.work_s[end]))
+        if end == num_samples:
+            return True, makespan, np.inf
+        if end < start + member.most:
+            next_s = min(next_s, begin_s + float(member.work_s[end + 1]))
+        start = end
+    return False, makespan, next_s
+
+
+def _balanced(members: list[_Member], num_samples: int, level_s: float) -> list[int]:
+    """The cut in which everybody finishes within its dearest sample before `level_s`, which is the earliest."""
+    latest = level_s * (1 + _SLACK)
+    lows, highs = [0], [0]
+    for member in members:
+        lows.append(min(num_samples, member.least_end(lows[-1], latest - member.largest_s - 4 * _SLACK * level_s)))
+        highs.append(min(num_samples, member.end(highs[-1], latest)))
+    # From the end back: of the positions allowed, those that lie between the two extremes where the end does.
+    along = (num_samples - lows[-1]) / max(1, highs[-1] - lows[-1])
+    cuts = [num_samples]
+    for member, low, high in zip(reversed(members), reversed(lows[:-1]), reversed(highs[:-1]), strict=True):
+        first, last = member.starts(cuts[-1], latest - member.largest_s - 4 * _SLACK * level_s, latest)
+        first, last = max(first, low), min(last, high)
+        wanted = round(low + along * (high - low))
+        cuts.append(min(max(wanted, min(first, last)), max(first, last), cuts[-1]))
+    return cuts[::-1]
