@@ -35,11 +35,13 @@ class Portrait(Answer):
     source: Literal["probed", "set", "stored", "steps"] = Field(
         description="Where the cost comes from: probes, a person, an earlier job, or the steps of this one."
     )
-    samples_per_s: float = Field(description="Speed alone by the cost, in steps of the job's batch size.")
+    samples_per_s: float = Field(description="Speed alone, by the cost, in steps of the job's batch size.")
     cost: StepCost
-    num_probes: int = Field(description="Timed steps that were used.")
+    num_probes: int = Field(description="Timed steps that the cost was fitted to.")
     num_outliers: int = Field(description="Timed steps that were left out.")
-    measured_at: float = Field(description="Unix time, seconds.")
+    measured_at: float = Field(description="When the cost changed last; Unix time, seconds.")
+    step_samples: int | None = Field(default=None, description="Samples of the largest step that was probed.")
+    tokens_per_sample: float | None = Field(default=None, description="Values in sequence slots, in that step.")
     max_samples: int | None = Field(default=None, description="The largest step that fits; null: no bound was found.")
     precision: str | None = Field(default=None, description="In which it computes.")
     precision_samples_per_s: dict[str, float] | None = None
@@ -68,6 +70,8 @@ class Portrait(Answer):
         "num_probes": 60,
         "num_outliers": 1,
         "measured_at": 1767225603.5,
+        "step_samples": 1024,
+        "tokens_per_sample": 0.0,
         "max_samples": 65536,
         "precision": "fp32",
         "precision_samples_per_s": {"fp32": 6012.5},

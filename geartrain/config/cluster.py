@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from geartrain.config.section import Expect, PositiveInt, PositiveNumber, Section
+from geartrain.config.section import Expect, PositiveInt, PositiveNumber, Section, within_int64
 
 
 class CompressionConfig(Section):
@@ -28,17 +28,21 @@ class CompressionConfig(Section):
 
 
 class InitialPortrait(Section):
-    """A starting value for a worker, until it is measured."""
+    """The speed that a worker is taken to have in the beginning, whatever its probes tell; its steps correct it."""
 
     samples_per_s: PositiveNumber
 
 
 class PortraitConfig(Section):
-    """How workers are measured."""
+    """How workers are measured, before a job trains and while it does. All of it is for `heterogeneous: true`."""
 
-    num_probes: PositiveInt = 20
+    num_probes: Annotated[int, Field(ge=20), Expect("an integer >= 20"), AfterValidator(within_int64)] = 20
+    """Timed probe steps at each size that is tried, after warm-up: 20 or more, as medians of fewer say little."""
     update_every_steps: PositiveInt = 100
+    """After so many steps a worker's portrait is refreshed by them. A worker that has become faster or slower beyond
+    doubt is noticed at once, and does not wait for that."""
     initial: dict[str, InitialPortrait] = Field(default_factory=dict)
+    """Starting values by the name of the worker (w0, w1, ... in the order of the --device options)."""
 
 
 class RoutingConfig(Section):

@@ -49,7 +49,8 @@ class JobConfig(Section):
     tables: dict[str, TableConfig] = Field(default_factory=dict)
     """Settings per table; `default` is for all tables that have none of their own."""
     heterogeneous: bool = True
-    """Whether shares and groups may follow the workers' measured speeds; shares are equal while none are measured."""
+    """Whether workers are measured, and shares and groups follow their speeds. false: equal shares in one group per
+    vendor, or in groups of sync.group_size."""
     sync: SyncConfig = SyncConfig()
     compression: CompressionConfig = CompressionConfig()
     portrait: PortraitConfig = PortraitConfig()

@@ -21,13 +21,18 @@ class SyncConfig(Section):
     mode: Literal["sync", "async", "hybrid"] = "hybrid"
     """sync: a window waits for all groups. async: it waits for none. hybrid: it waits `window_ms` from the first."""
     group_size: AutoSize = "auto"
-    """At most this many workers in a group; auto: one group of all workers."""
+    """Workers in a group, in the order of their speed, never of two vendors; the last group takes the rest.
+    auto: by measured speed, so that like is with like and each group is worth the staleness that it brings; with mode
+    sync, and with heterogeneous: false, one group per vendor; with mode async, groups of one."""
     window_ms: AutoNumber = "auto"
     """Milliseconds that a hybrid window waits after its first arrival; in the other modes no window waits for time."""
     staleness_decay: Annotated[float, Field(gt=0, le=1), Expect("a number > 0 and <= 1")] = 0.9
     """Weight of a contribution is staleness_decay ** (staleness beyond pipeline_depth)."""
     max_staleness: AutoCount = "auto"
     """Groups that are ahead wait rather than let a gradient be older than this; auto: 2 * groups + pipeline_depth."""
+    step_scale: bool = True
+    """Whether the optimizer's update is multiplied by the part of the round's samples that a window holds. false: a
+    window with few samples moves the model as far as one with all; it is there to be compared with."""
     pipeline_depth: Annotated[int, Field(ge=0, le=1), Expect("0 or 1")] = 0
     """1: rows of the next step are pulled while this one computes."""
 

@@ -32,7 +32,9 @@ class TrainingConfig(Section):
     seed: Annotated[int, Field(ge=0, lt=2**63), Expect("an integer >= 0 and < 2^63")] = 1
     """Of the initial values, the order of the data and dropout."""
     early_stopping: EarlyStopping | None = None
-    precision: Literal["auto", "fp32"] = "auto"
-    """Of the dense tower's arithmetic."""
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    """Of the dense tower's arithmetic; gradients are exchanged and summed in fp32. auto: for each worker the fastest
+    that its device can do, if that pays and its gradient hardly deviates from that in fp32; fp32 where nothing is
+    measured (heterogeneous: false). A worker that cannot do the one that is named fails the job."""
     max_skipped_steps: CountInt = 0
     """Steps with NaN or Inf in a gradient that a job may skip; one more and it fails."""

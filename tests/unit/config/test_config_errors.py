@@ -66,6 +66,15 @@ ONE_FIELD = [
     ("label=3", "label", "a mapping of fields", 3),
     ("tables=[]", "tables", "a mapping", []),
     ("tables.default={initializer: {type: normal, std: 0}}", "tables.default.initializer.std", "a number > 0", 0),
+    ("sync.step_scale=1", "sync.step_scale", "true or false", 1),
+    ("training.precision=int8", "training.precision", "one of 'auto', 'fp32', 'bf16' or 'fp16'", "int8"),
+    ("portrait.num_probes=19", "portrait.num_probes", "an integer >= 20", 19),
+    ("portrait.num_probes=9223372036854775808", "portrait.num_probes", "an integer < 2^63", 2**63),
+    ("portrait.update_every_steps=0", "portrait.update_every_steps", "an integer >= 1", 0),
+    ("portrait.initial={w0: 3000}", "portrait.initial.w0", "a mapping of fields", 3000),
+    ("portrait.initial={w0: {}}", "portrait.initial.w0.samples_per_s", "a value", None),
+    ("portrait.initial={w0: {samples_per_s: 0}}", "portrait.initial.w0.samples_per_s", "a number > 0", 0),
+    ("portrait.initial={w0: {samples_per_s: .inf}}", "portrait.initial.w0.samples_per_s", "a number > 0", "inf"),
     ("heterogeneous=1", "heterogeneous", "true or false", 1),
 ]
 

@@ -46,7 +46,7 @@ tables:
 heterogeneous: true
 sync: {mode: hybrid, group_size: auto, window_ms: auto, staleness_decay: 0.9, max_staleness: auto, pipeline_depth: 0}
 compression: {embedding: auto, dense: fp32, error_feedback: true}
-portrait: {num_probes: 20, update_every_steps: 100}
+portrait: {num_probes: 20, update_every_steps: 100, initial: {w0: {samples_per_s: 3000}}}
 routing: {every_steps: 200, max_over_mean: 1.2}
 replication: 1
 checkpoint: {every: pass, keep: 3, directory: checkpoints}
@@ -78,6 +78,7 @@ def test_published_config_loads_with_its_values(published: Path, tmp_path: Path)
     assert config.model.hidden == (256, 128, 64)
     assert config.training.early_stopping is not None
     assert config.training.early_stopping.patience == 1
+    assert {worker: one.samples_per_s for worker, one in config.portrait.initial.items()} == {"w0": 3000.0}
 
 
 def test_published_values_are_the_defaults(published: Path) -> None:
@@ -85,7 +86,7 @@ def test_published_values_are_the_defaults(published: Path) -> None:
     assert config.training.model_copy(update={"early_stopping": None}) == TrainingConfig()
     assert config.sync == SyncConfig()
     assert config.compression == CompressionConfig()
-    assert config.portrait == PortraitConfig()
+    assert config.portrait.model_copy(update={"initial": {}}) == PortraitConfig()
     assert config.routing == RoutingConfig()
     assert config.checkpoint == CheckpointConfig()
     assert config.model == type(config.model)(type="deepfm")

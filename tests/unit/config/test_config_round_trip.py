@@ -70,6 +70,7 @@ schedules = st.one_of(
     _some({"type": st.just("cosine")}, {"total_samples": counts, "min_factor": shares}),
     _some({"type": st.just("warmup"), "warmup_samples": counts}, {"start_factor": shares}),
 )
+precisions = st.sampled_from(["auto", "fp32", "bf16", "fp16"])
 reading = st.one_of(
     _some({"format": st.just("csv")}, {"separator": st.sampled_from(";|"), "missing": st.lists(st.text(max_size=3))}),
     _some({"format": st.just("tsv")}, {"header": st.just(True), "strip_whitespace": st.booleans()}),
@@ -95,7 +96,15 @@ def accepted_fields(draw: st.DrawFn) -> dict[str, Any]:
         st.one_of(st.just({"type": "lr"}), _some({"type": st.sampled_from(["wide_deep", "deepfm", "dcn"])}, tower))
     )
     training = draw(
-        _some({}, {"lr_schedule": schedules, "sparse_optimizer": sparse_optimizers, "dense_optimizer": optimizers})
+        _some(
+            {},
+            {
+                "precision": precisions,
+                "lr_schedule": schedules,
+                "sparse_optimizer": sparse_optimizers,
+                "dense_optimizer": optimizers,
+            },
+        )
     )
     limits = {"max_rows": counts, "row_dtype": st.sampled_from(["fp32", "fp16", "bf16"])}
     life = {"admission": admissions, "expiry": expiries, **limits}
@@ -106,9 +115,15 @@ def accepted_fields(draw: st.DrawFn) -> dict[str, Any]:
     sync = draw(
         _some(
             {},
-            {"group_size": st.one_of(st.just("auto"), counts), "window_ms": st.one_of(st.just("auto"), counts, rates)},
+            {
+                "group_size": st.one_of(st.just("auto"), counts),
+                "window_ms": st.one_of(st.just("auto"), counts, rates),
+                "step_scale": st.booleans(),
+            },
         )
     )
+    speeds = st.dictionaries(st.sampled_from(["w0", "w1"]), _some({"samples_per_s": rates}, {}))
+    portrait = draw(_some({}, {"num_probes": st.integers(20, 99), "update_every_steps": counts, "initial": speeds}))
     return {
         "features": features,
         "label": label,
@@ -117,6 +132,7 @@ def accepted_fields(draw: st.DrawFn) -> dict[str, Any]:
         "training": training,
         "tables": {"always": own},
         "sync": sync,
+        "portrait": portrait,
     }
 
 
@@ -132,7 +148,7 @@ def test_plain_form_gives_back_an_equal_config(fields: dict[str, Any]) -> None:
 
 @given(accepted_fields(), st.data())
 def test_unknown_fields_are_refused_wherever_they_stand(fields: dict[str, Any], data: st.DataObject) -> None:
-    section = data.draw(st.sampled_from(["data", "model", "training", "sync", "features"]))
+    section = data.draw(st.sampled_from(["data", "model", "training", "sync", "portrait", "features"]))
     place = fields[section][0] if section == "features" else fields[section]
     place["surprise"] = 1
     path = f"{section}.0" if section == "features" else section

@@ -16,11 +16,7 @@ CASES = {
     "model.type": ("model.type=din", "model.type"),
     "features.*.pooling": ("features.2.pooling=none", "features.2.pooling"),
     "features.*.attends": ("features.2.attends=item", "features.2.attends"),
-    "training.precision": ("training.precision=bf16", "training.precision"),
     "compression.dense": ("compression.dense=fp16_topk:0.01", "compression.dense"),
-    "portrait.num_probes": ("portrait.num_probes=30", "portrait.num_probes"),
-    "portrait.update_every_steps": ("portrait.update_every_steps=10", "portrait.update_every_steps"),
-    "portrait.initial": ("portrait.initial={w0: {samples_per_s: 3000}}", "portrait.initial"),
     "routing.every_steps": ("routing.every_steps=10", "routing.every_steps"),
     "routing.max_over_mean": ("routing.max_over_mean=1.5", "routing.max_over_mean"),
     "replication": ("replication=2", "replication"),
@@ -35,6 +31,10 @@ def test_every_rule_refuses_by_name(parse: Parse, rule: str) -> None:
         parse(override)
     assert caught.value.facts["field"] == field
     assert caught.value.message.endswith("(not available yet)")
+
+
+def test_every_case_is_of_a_rule() -> None:
+    assert set(CASES) == {rule.field for rule in NOT_YET}
 
 
 def test_rules_hold_for_configs_from_the_wire(parse: Parse) -> None:
