@@ -11,10 +11,11 @@ import time
 import pyarrow as pa
 import torch
 
-from dense_workers.device import open_device, parse_device
+from dense_workers.device import open_device
 from dense_workers.fetch import FetchFailed, ReadyStep
 from dense_workers.group import use_loopback
 from dense_workers.trainer import JobTrainer, WorkerIdentity
+from geartrain.device_spec import parse_device
 from geartrain.errors import GeartrainError
 from geartrain.memory import keep_freed_memory
 from geartrain.wire.discovery import find_control_address, local_host_towards
@@ -169,14 +170,14 @@ def run(*, coordinator: str | None, control_address: str | None, device: str, na
     kept = keep_freed_memory()
     pa.set_memory_pool(pa.system_memory_pool())  # what arrow frees is then kept with the rest
     opened = open_device(parse_device(device))
-    log.info("device %s; freed memory: %s", opened, kept)
+    log.info("device %s; freed memory: %s", opened.spec, kept)
     torch.set_num_interop_threads(1)
     control = control_address or find_control_address(coordinator or "", CONNECT_DEADLINE_S)
     host = local_host_towards(control)
     if host == "127.0.0.1":
         use_loopback()
     incarnation = time.time_ns()  # grows from process to process, and fits 63 bits
-    register = Register("worker", token, incarnation, "", device, socket.gethostname(), name)
+    register = Register("worker", token, incarnation, "", str(opened.spec), socket.gethostname(), name)
     channel = NodeChannel(control, register)
     try:
         welcome = channel.connect(CONNECT_DEADLINE_S)

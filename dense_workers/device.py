@@ -1,56 +1,129 @@
-"""What `--device` names."""
+"""What a worker computes on: one protocol for the CPU, CUDA cards and emulated cards."""
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import platform
+from pathlib import Path
+from typing import Protocol
 
-from geartrain.errors import ConfigError
+import torch
 
-if TYPE_CHECKING:
-    import torch
-
-_EXPECTED = "cpu or cuda:N"
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceSpec:
-    """A device as the command line names it. `index` is 0 for the CPU."""
-
-    kind: str
-    index: int
-
-    def __str__(self) -> str:
-        return "cpu" if self.kind == "cpu" else f"{self.kind}:{self.index}"
+from dense_workers.links import Links
+from dense_workers.waiting import HostClock
+from geartrain.device_spec import DeviceSpec
+from geartrain.wire.messages import DeviceFacts
 
 
-def parse_device(spec: str) -> DeviceSpec:
-    """The device that `spec` (`cpu` or `cuda:N`) names, without a look at the hardware (torch is not imported).
+class Pace(Protocol):
+    """A step that the device has begun."""
 
-    ConfigError for anything else, and for emulated devices, which this version does not have.
-    """
-    if spec == "cpu":
-        return DeviceSpec("cpu", 0)
-    if match := re.fullmatch(r"cuda:(\d{1,4})", spec):
-        return DeviceSpec("cuda", int(match[1]))
-    if spec.partition(":")[0] == "emulate":
-        raise _wrong(spec, "emulated devices come with unlike hardware, this version has none of them")
-    raise _wrong(spec, "no such kind of device")
+    def finish(self) -> bool:
+        """Return when the device has done what it was given since `Device.begin_step`, and would be done by its speed.
+
+        True where an emulated card could not be emulated: this host needed longer for the step than the card would.
+        """
 
 
-def open_device(device: DeviceSpec) -> torch.device:
-    """The torch device of `device`; ConfigError if this machine, or the installed torch, has no such card."""
-    import torch
+class Device(Protocol):
+    """A device of one worker. Used by one thread, but for `links`."""
 
-    if device.kind == "cuda":
-        num_cards = torch.cuda.device_count()
-        if device.index >= num_cards:
-            raise _wrong(str(device), f"torch {torch.__version__} sees {num_cards} CUDA devices here")
-    return torch.device(str(device))
+    @property
+    def spec(self) -> DeviceSpec:
+        """How the command line names it."""
+
+    @property
+    def torch_device(self) -> torch.device:
+        """Where the model lies."""
+
+    @property
+    def links(self) -> Links:
+        """Its way to the servers and to the other workers."""
+
+    @property
+    def max_samples(self) -> int | None:
+        """The largest step that fits its memory, where that is known beforehand."""
+
+    def facts(self) -> DeviceFacts:
+        """What it is; what its sensors say is of now."""
+
+    def begin_job(self, worker: str) -> None:
+        """A job begins on it, as `worker`: what it did for the last one is forgotten."""
+
+    def begin_training(self) -> None:
+        """Training steps begin now; only the first call of a job counts."""
+
+    def begin_step(self, num_samples: int, num_tokens: int) -> Pace:
+        """Begin to compute a step: all that it needs is there."""
+
+    def check_fits(self, num_samples: int) -> None:
+        """Raises `DeviceMemoryError` for a step of `num_samples` that is known to be too large for its memory."""
+
+    def synchronize(self) -> None:
+        """Wait until all that it was given is computed."""
+
+    def forget_peak(self) -> None:
+        """Let `peak_bytes` begin anew."""
+
+    def peak_bytes(self) -> int | None:
+        """The most memory in use since `forget_peak`; None where nobody counts."""
 
 
-def _wrong(spec: str, why: str) -> ConfigError:
-    return ConfigError(
-        f"--device {spec}: {why}; expected {_EXPECTED}", field="--device", value=spec, expected=_EXPECTED
-    )
+class HostDevice:
+    """The CPU: it computes as fast as it does, and memory is the host's."""
+
+    def __init__(self, spec: DeviceSpec) -> None:
+        self.spec = spec
+        self.torch_device = torch.device("cpu")
+        self.links = Links(None, HostClock())
+        self.max_samples: int | None = None
+
+    def facts(self) -> DeviceFacts:
+        return DeviceFacts(model=_cpu_model(), vendor="cpu", emulated=False, precisions=["fp32", "bf16"])
+
+    def begin_job(self, worker: str) -> None:
+        pass
+
+    def begin_training(self) -> None:
+        pass
+
+    def begin_step(self, num_samples: int, num_tokens: int) -> Pace:
+        return self
+
+    def finish(self) -> bool:
+        """The host computes in the calling thread: when that asks, it is done."""
+        return False
+
+    def check_fits(self, num_samples: int) -> None:
+        pass
+
+    def synchronize(self) -> None:
+        pass
+
+    def forget_peak(self) -> None:
+        pass
+
+    def peak_bytes(self) -> int | None:
+        return None
+
+
+def open_device(spec: DeviceSpec) -> Device:
+    """The device of `spec`; ConfigError if this machine, or the installed torch, has no such card."""
+    if spec.card is not None:
+        from dense_workers.emulation import EmulatedDevice
+
+        return EmulatedDevice(spec, spec.card, HostClock())
+    if spec.kind == "cuda":
+        from dense_workers.cuda import open_cuda
+
+        return open_cuda(spec)
+    return HostDevice(spec)
+
+
+def _cpu_model() -> str:
+    """What the kernel calls the CPU or, where it says nothing, its architecture."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, "") or platform.machine()

@@ -16,6 +16,7 @@ import torch
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from dense_workers.dense_layout import DenseLayout
+from dense_workers.device import Device
 from dense_workers.fetch import FetchFailed, ReadyStep, StepFeed, share_of
 from dense_workers.group import SyncGroup, connect_store, host_store
 from dense_workers.models import build_model
@@ -60,7 +61,7 @@ class WorkerIdentity:
     incarnation: int
     token: str
     host: str
-    device: torch.device
+    device: Device
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +98,9 @@ class JobTrainer:
             num_slots=len(self._schema.slots),
             num_numeric_inputs=self._schema.num_numeric_inputs,
             generator=torch.Generator().manual_seed(seed),
-        ).to(identity.device)
+        ).to(identity.device.torch_device)
         self._layout = DenseLayout(self._model)
-        self._runner = StepRunner(self._model, self._layout, self._schema.mean_slots, identity.device)
+        self._runner = StepRunner(self._model, self._layout, self._schema.mean_slots, identity.device.torch_device)
         self._group: SyncGroup | None = None
         self._hosted: HostedStore | None = None
         self._feed: StepFeed | None = None

@@ -140,6 +140,12 @@ class CheckpointError(GeartrainError):
     exit_status = 2
 
 
+class DeviceMemoryError(GeartrainError):
+    """A step is too large for the memory of a worker's device. Facts: device, num_samples, max_samples."""
+
+    code = "device_memory"
+
+
 class NonFiniteError(GeartrainError):
     """Too many steps had NaN or Inf in their gradients. Facts: num_skipped, allowed."""
 

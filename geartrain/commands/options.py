@@ -8,17 +8,25 @@ from typing import Any, TypeVar
 import click
 
 from geartrain.addresses import API_URL
+from geartrain.device_spec import parse_device
 from geartrain.errors import ConfigError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 DEFAULT_COUNT = 2
 
+DEVICE_HELP = (
+    "cpu, cuda:N, or emulate:samples_per_s=N,... for a card that is stood for by waiting, which may also have: name, "
+    "tokens_per_s (values in sequence slots), bandwidth_mb_s (each way), jitter (0.05: plus or minus 5% per step), "
+    "throttle_at_s with throttle_to (0.5: half its speed from then on), memory_mb with sample_kb, precisions "
+    "(fp32+bf16+fp16), vendor."
+)
+
 
 def cluster_options(function: Function) -> Function:
     """`--server-num`, `--worker-num` and `--device` of a local cluster: `server_num`, `worker_num`, `devices`."""
     for option in (
-        click.option("--device", "devices", metavar="SPEC", multiple=True, help="cpu or cuda:N; one for each worker."),
+        click.option("--device", "devices", metavar="SPEC", multiple=True, help=f"One for each worker: {DEVICE_HELP}"),
         click.option("--worker-num", type=click.IntRange(1), help="Workers [default: one per --device, else 2]."),
         click.option(
             "--server-num", type=click.IntRange(1), default=DEFAULT_COUNT, show_default=True, help="Embedding servers."
@@ -55,11 +63,11 @@ def resolve_devices(worker_num: int | None, devices: tuple[str, ...]) -> tuple[s
         expected = f"one for each of the {worker_num} workers"
         message = f"--device: expected {expected}, got {len(devices)}"
         raise ConfigError(message, field="--device", value=list(devices), expected=expected)
-    from dense_workers.device import open_device, parse_device
-
     for device in map(parse_device, devices):
-        if device.kind != "cpu":  # looking for a card imports torch
-            open_device(device)
+        if device.kind == "cuda":
+            from dense_workers.cuda import check_present  # imports torch
+
+            check_present(device)
     return devices
 
 

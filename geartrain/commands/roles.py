@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from geartrain.addresses import API_ADDRESS
-from geartrain.commands.options import zmq_address
+from geartrain.commands.options import DEVICE_HELP, zmq_address
 from geartrain.errors import ConfigError
 from geartrain.logs import write_log
 
@@ -112,7 +112,7 @@ def server(coordinator: str | None, control: str | None, listen: str | None, nam
 @click.command()
 @click.option("--coordinator", metavar="HOST:PORT", help="The coordinator's API.")
 @_control_option
-@click.option("--device", metavar="SPEC", default="cpu", show_default=True, help="cpu or cuda:N.")
+@click.option("--device", metavar="SPEC", default="cpu", show_default=True, help=DEVICE_HELP)
 @_name_option
 def worker(coordinator: str | None, control: str | None, device: str, name: str) -> None:
     """Run a dense worker. It may be started before the coordinator."""
