@@ -18,9 +18,10 @@ DRIFT = 0.15
 """Drift is a median of the recent ratios further from 1 than this, at two checks in a row."""
 SMALL = 0.03
 """A deviation that is not larger than this is not worth new shares."""
-NUM_ERRORS = 6.0
-"""A deviation is no noise from this many standard errors of the median on. Thousands of steps are looked at: fewer
-would let chance alone change shares now and then."""
+DRIFT_ERRORS = 4.0
+"""Neither is it drift within so many standard errors of the median: chance does that, on a noisy machine."""
+SMALL_ERRORS = 6.0
+"""As much for small deviations: there is no second check, and thousands of steps are looked at."""
 
 
 class Verdict(NamedTuple):
@@ -32,7 +33,7 @@ class Verdict(NamedTuple):
 
 
 class RatioWatch:
-    """The latest ratios of one worker. It forgets them with every verdict, because the prediction changes then."""
+    """The latest ratios of one worker to one prediction: after a verdict, a new prediction begins with a new watch."""
 
     def __init__(self, refresh_every_steps: int) -> None:
         self._refresh_every_steps = refresh_every_steps
@@ -40,23 +41,15 @@ class RatioWatch:
         self._num_steps = 0
         self._last_drift = 0
 
-    def clear(self) -> None:
-        """Forget all: the prediction was changed from outside."""
-        self._ratios.clear()
-        self._num_steps = self._last_drift = 0
-
     def add(self, ratio: float) -> Verdict | None:
         """Take in one step; the verdict, when the prediction must change."""
         self._ratios.append(ratio)
         self._num_steps += 1
-        verdict = None
-        if len(self._ratios) >= NUM_RECENT:
-            if self._num_steps % CHECK_EVERY_STEPS == 0:
-                verdict = self._check_drift()
-            if verdict is None and self._num_steps % self._refresh_every_steps == 0:
-                verdict = self._refresh()
-        if verdict is not None:
-            self.clear()
+        if len(self._ratios) < NUM_RECENT:
+            return None
+        verdict = self._check_drift() if self._num_steps % CHECK_EVERY_STEPS == 0 else None
+        if verdict is None and self._num_steps % self._refresh_every_steps == 0:
+            verdict = self._refresh()
         return verdict
 
     def _check_drift(self) -> Verdict | None:
@@ -65,7 +58,7 @@ class RatioWatch:
         middle = median(recent)
         # The noise is that of the steps before: among the recent ones it cannot be told from the drift itself.
         noise = _standard_error(_deviation(old), NUM_RECENT) if len(old) >= NUM_RECENT else 0.0
-        is_off = abs(middle - 1.0) > max(DRIFT, NUM_ERRORS * noise)
+        is_off = abs(middle - 1.0) > max(DRIFT, DRIFT_ERRORS * noise)
         drift = 0 if not is_off else 1 if middle > 1.0 else -1
         before, self._last_drift = self._last_drift, drift
         if drift == 0 or drift != before:
@@ -77,7 +70,7 @@ class RatioWatch:
     def _refresh(self) -> Verdict | None:
         ratios = list(self._ratios)
         middle, deviation = median(ratios), _deviation(ratios)
-        if abs(middle - 1.0) <= max(SMALL, NUM_ERRORS * _standard_error(deviation, len(ratios))):
+        if abs(middle - 1.0) <= max(SMALL, SMALL_ERRORS * _standard_error(deviation, len(ratios))):
             return None
         reason = f"needed {_times(middle)} times its predicted step time, by the median of its last {len(ratios)} steps"
         return Verdict(middle, deviation / middle, reason)

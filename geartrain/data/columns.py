@@ -158,16 +158,7 @@ def bags(array: Any, slot: Slot, rules: TextRules) -> tuple[Indices, Keys]:
     A string is split at `slot.separator`; values that are empty, null or a missing token are dropped before counting.
     A missing sequence is an empty bag.
     """
-    if not is_list(array.type):
-        array = pc.split_pattern(cleaned(array, rules), slot.separator)
-    lengths = array.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
-    elements = array.flatten()
-    if pat.is_dictionary(elements.type):
-        elements = elements.dictionary_decode()
-    elements = cleaned(elements, rules)
-    dropped = null_mask(elements)
-    if is_text(elements.type):
-        dropped = dropped | (pc.binary_length(elements).fill_null(0).to_numpy(zero_copy_only=False) == 0)
+    elements, lengths, dropped = _values(array, slot, rules)
     keys = keys_of_array(elements, slot.table)
     rows = np.repeat(np.arange(len(lengths)), lengths)
     if dropped.any():
@@ -181,6 +172,30 @@ def bags(array: Any, slot: Slot, rules: TextRules) -> tuple[Indices, Keys]:
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
     offsets[1:] = stops
     return offsets, keys
+
+
+def bag_sizes(array: Any, slot: Slot, rules: TextRules) -> Indices:
+    """Sizes int64[R] of the bags that `bags` gives for the same column, without their keys."""
+    _, lengths, dropped = _values(array, slot, rules)
+    if dropped.any():
+        rows = np.repeat(np.arange(len(lengths)), lengths)
+        lengths = np.bincount(rows[~dropped], minlength=len(lengths))
+    return np.minimum(lengths, slot.max_length)
+
+
+def _values(array: Any, slot: Slot, rules: TextRules) -> tuple[Any, Indices, NDArray[np.bool_]]:
+    """All values of a sequence column, how many each row has, and which of them are none."""
+    if not is_list(array.type):
+        array = pc.split_pattern(cleaned(array, rules), slot.separator)
+    lengths = array.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    elements = array.flatten()
+    if pat.is_dictionary(elements.type):
+        elements = elements.dictionary_decode()
+    elements = cleaned(elements, rules)
+    dropped = null_mask(elements)
+    if is_text(elements.type):
+        dropped = dropped | (pc.binary_length(elements).fill_null(0).to_numpy(zero_copy_only=False) == 0)
+    return elements, lengths, dropped
 
 
 def transformed(values: NDArray[np.float64], transform: str, moments: tuple[float, float]) -> NDArray[np.float64]:
