@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import groupby
 
 import numpy as np
+from numpy.typing import NDArray
 
 from geartrain.errors import ConfigError
 
@@ -17,6 +19,12 @@ Groups = tuple[tuple[str, ...], ...]
 
 GROUP_PRICE = 0.05
 """What one more group must save: the part of the cluster that would idle. It stands for the staleness it brings."""
+
+REGROUP_GAIN = 0.05
+"""What other groups must save, in the same measure, before the cluster is regrouped: regrouping costs a round."""
+
+REGROUP_AFTER_STEPS = 100
+"""Steps that new groups are given before they are doubted."""
 
 _TIE = 12
 """Costs that agree in so many decimals are equal: sums in another order differ by less."""
@@ -41,6 +49,7 @@ class Partition:
     reason: str
 
 
+@lru_cache(maxsize=4096)
 def natural_key(name: str) -> tuple[tuple[int, int, str], ...]:
     """Sorts names as people do: w2 before w10."""
     parts = re.findall(r"\d+|\D+", name)
@@ -82,8 +91,11 @@ def partition_cost(groups: Groups, candidates: Sequence[Candidate], price: float
     for members in groups:
         slowest = min(speed[worker] for worker in members)
         idle += sum(speed[worker] - slowest for worker in members)
-    num_vendors = len({one.vendor for one in candidates})
-    return (idle / sum(speed.values()) if idle else 0.0) + price * (len(groups) - num_vendors)
+    return (idle / sum(speed.values()) if idle else 0.0) + price * (len(groups) - _num_vendors(candidates))
+
+
+def _num_vendors(candidates: Sequence[Candidate]) -> int:
+    return len({one.vendor for one in candidates})
 
 
 def _ends(members: list[Candidate], whole: float, price: float) -> list[int]:
@@ -101,34 +113,86 @@ def _ends(members: list[Candidate], whole: float, price: float) -> list[int]:
         most = min(most, 1 + int(idle_of_one / price))
     if most == 1:
         return [count]
-    # idle[j, i]: the workers j to i as one group; infinite when there are too few of them.
-    upto = np.concatenate([[0.0], np.cumsum(speeds)])
-    at = np.arange(count + 1)
+    # Equally fast workers are divided by a cut only where the slower group needs one of them to have two.
+    last = np.flatnonzero(np.diff(speeds)) + 1
+    at = np.unique(np.concatenate([[0], last - 1, last, [count]]))
+    # idle[j, i]: the workers at[j] to at[i] as one group; infinite when there are too few of them.
+    upto = np.concatenate([[0.0], np.cumsum(speeds)])[at]
     size = at[None, :] - at[:, None]
-    slowest = np.concatenate([[0.0], speeds])
+    slowest = np.concatenate([[0.0], speeds])[at]
     idle = np.where(size >= least, (upto[None, :] - upto[:, None] - size * slowest[None, :]) / whole, np.inf)
     best = idle[0]
-    begins: list[np.ndarray[tuple[int, ...], np.dtype[np.intp]]] = []
-    costs = [float(best[count])]
-    for _ in range(1, most):
+    begins: list[NDArray[np.intp]] = []
+    costs = [float(best[-1])]
+    for number in range(1, most):
         through = np.round(best[:, None] + idle, _TIE)
-        begin = count - np.argmin(through[::-1], axis=0)  # the last of equals: more workers in the faster groups
-        best = through[begin, at]
+        begin = len(at) - 1 - np.argmin(through[::-1], axis=0)  # the last of equals: more workers in faster groups
+        best = np.take_along_axis(through, begin[None, :], axis=0)[0]
         begins.append(begin)
-        costs.append(float(best[count]))
-    number = int(np.argmin(np.round(np.array(costs) + price * np.arange(most), _TIE)))
-    ends = [count]
-    for begin in reversed(begins[:number]):
-        ends.append(int(begin[ends[-1]]))
-    return ends[::-1]
+        costs.append(float(best[-1]) + price * number)
+    place = len(at) - 1
+    ends = [place]
+    for begin in reversed(begins[: int(np.argmin(np.round(costs, _TIE)))]):
+        place = int(begin[place])
+        ends.append(place)
+    return [int(at[end]) for end in reversed(ends)]
 
 
 def _reason(groups: list[list[Candidate]], group_size: int | None, whole: float) -> str:
     if not groups:
         return "no workers"
+    if group_size is None:
+        how = "the best by their speeds"
+    elif group_size >= sum(len(group) for group in groups):
+        how = "one for each vendor"
+    else:
+        how = f"of {group_size} by hand"
     slowest = [min(one.samples_per_s for one in group) for group in groups]
     idle = sum(one.samples_per_s - least for group, least in zip(groups, slowest, strict=True) for one in group)
-    how = f"groups of {group_size} by hand" if group_size is not None else "best by cost"
-    many = "1 group" if len(groups) == 1 else f"{len(groups)} groups"
-    share = idle / whole if idle else 0.0
-    return f"{many}, {how}: equal shares inside would idle {100 * share:.1f}% of the cluster"
+    return f"{_counted(len(groups))}, {how}: equal shares inside would idle {100 * idle / whole:.1f}% of the cluster"
+
+
+def _counted(num_groups: int) -> str:
+    return "1 group" if num_groups == 1 else f"{num_groups} groups"
+
+
+class Regrouper:
+    """Decides when groups that were right once are no longer: hysteresis, so that noise in the speeds moves nobody."""
+
+    def __init__(self) -> None:
+        self._wanted: Groups | None = None
+        self._last_step: int | None = None
+
+    def consider(self, current: Groups, candidates: Sequence[Candidate], step: int) -> Partition | None:
+        """Other groups for the same workers, if `current` should be given up now at `step`; the caller forms them.
+
+        They must be cheaper by `REGROUP_GAIN` at two looks in a row, by the speeds of each of them, and
+        `REGROUP_AFTER_STEPS` after the last regrouping. When workers have come or gone the best groups are returned
+        at once.
+        """
+        best = partition(candidates)
+        if {name for group in current for name in group} != {one.worker for one in candidates}:
+            return self._regroup(best, step, f"workers have come or gone: {best.reason}")
+        cost = partition_cost(current, candidates)
+        wanted, self._wanted = self._wanted, None
+        if cost - best.cost < REGROUP_GAIN:
+            return None
+        seen = partition_cost(wanted, candidates) if wanted is not None else cost
+        if wanted is None or cost - seen < REGROUP_GAIN or seen - best.cost >= REGROUP_GAIN:
+            self._wanted = best.groups  # the first look at these
+            return None
+        if self._last_step is not None and step - self._last_step < REGROUP_AFTER_STEPS:
+            self._wanted = wanted
+            return None
+        beyond = _num_vendors(candidates)
+        before, after = (
+            f"{_counted(len(groups))} that idle {100 * (price - GROUP_PRICE * (len(groups) - beyond)):.1f}%"
+            for groups, price in ((current, cost), (wanted, seen))
+        )
+        reason = f"with equal shares inside, the cluster had {before} of it and now has {after}, at two looks in a row"
+        return self._regroup(Partition(wanted, seen, reason), step, reason)
+
+    def _regroup(self, found: Partition, step: int, reason: str) -> Partition:
+        self._wanted = None
+        self._last_step = step
+        return replace(found, reason=reason)

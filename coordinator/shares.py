@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
@@ -10,10 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coordinator.events import MemberCost
+from coordinator.grouping import natural_key
 from coordinator.token_cuts import cut_by_tokens
 from coordinator.water_filling import Basin, Samples
 from geartrain.errors import ConfigError
 from geartrain.types import Interval
+
+_USEFUL = 0.1
+"""A share is useful when it is at least this part of an equal share."""
+
+_FASTER = 1.05
+"""A worker is faster than another by at least this factor; what is less may be noise."""
 
 
 class ShareCut(NamedTuple):
@@ -21,6 +29,14 @@ class ShareCut(NamedTuple):
 
     cuts: list[int]
     refused: str
+
+
+class Advice(NamedTuple):
+    """What to change at a worker, in words, and the factor by which the cluster's throughput would change with it."""
+
+    worker: str
+    reason: str
+    gain: float
 
 
 def split_by_weight(total: int, weights: Sequence[int], min_part: int = 0) -> list[int]:
@@ -109,8 +125,8 @@ def _sizes_by_tokens(
     token_s = np.array([one.cost.token_s for one in costs], dtype=np.float64)
     most = np.where(basin.most < min_share, 0, basin.most)
     while int(most.sum()) >= basin.total:
-        cuts = cut_by_tokens(cumulative_tokens, basin.fixed_s, basin.sample_s, token_s, most)
-        sizes = np.diff(np.array(cuts, dtype=np.int64))
+        cuts = cut_by_tokens(cumulative_tokens, replace(basin, most=most), token_s)
+        sizes: Samples = np.array(cuts[1:], dtype=np.int64) - np.array(cuts[:-1], dtype=np.int64)
         small = np.flatnonzero((sizes > 0) & (sizes < min_share))
         if small.size == 0:
             return sizes
@@ -154,6 +170,60 @@ def equal_shares_s(batch_size: int, costs: Sequence[MemberCost], tokens_per_samp
     """Seconds of a step of `batch_size` samples in equal shares: those of the slowest member. Memory is not asked."""
     share = batch_size / len(costs)
     return max(one.cost.seconds(share, share * tokens_per_sample) for one in costs)
+
+
+def advice(
+    batch_size: int, costs: Mapping[str, MemberCost], tokens_per_sample: float = 0.0, min_share: int = 0
+) -> list[Advice]:
+    """Who has no useful share of a step, with what leaving it out would bring, and then, of unlike workers, which one
+    costs most, with what it would bring if it were as fast as the next faster one.
+
+    Raises ConfigError when the workers cannot hold `batch_size` samples in memory, all together.
+    """
+    names = sorted(costs, key=natural_key)
+    members = [costs[name] for name in names]
+    sizes = batch_sizes_by_time(batch_size, [[one] for one in members], tokens_per_sample, min_share)
+    now_s = finishing_s(batch_size, members, tokens_per_sample)
+    said = []
+    for at, (name, share) in enumerate(zip(names, sizes, strict=True)):
+        if share >= _USEFUL * batch_size / len(names):
+            continue
+        others = members[:at] + members[at + 1 :]
+        try:
+            gain = now_s / finishing_s(batch_size, others, tokens_per_sample)
+        except ConfigError:  # small as its share is, the others have no memory for it
+            continue
+        said.append(Advice(name, _useless(costs[name], share, batch_size, now_s, gain), gain))
+    speeds = [_alone(batch_size, one, tokens_per_sample) for one in members]
+    slowest = min(range(len(names)), key=lambda at: speeds[at])
+    faster = [at for at in range(len(names)) if speeds[at] >= _FASTER * speeds[slowest]]
+    if faster:
+        model = min(faster, key=lambda at: speeds[at])
+        changed = [members[model] if at == slowest else one for at, one in enumerate(members)]
+        gain = now_s / finishing_s(batch_size, changed, tokens_per_sample)
+        reason = (
+            f"costs most: {speeds[slowest]:.0f} samples/s alone; if it were as fast as {names[model]}, "
+            f"{speeds[model]:.0f}, training would be {gain:.3f} times as fast"
+        )
+        if gain > 1:
+            said.append(Advice(names[slowest], reason, gain))
+    return said
+
+
+def _alone(batch_size: int, member: MemberCost, tokens_per_sample: float) -> float:
+    """Samples per second of a member alone, in steps as large as the batch or its memory."""
+    most = batch_size if member.max_samples is None else min(batch_size, member.max_samples)
+    return member.cost.samples_per_s(most, tokens_per_sample)
+
+
+def _useless(member: MemberCost, share: int, batch_size: int, now_s: float, gain: float) -> str:
+    without = f"without it training would be {gain:.3f} times as fast"
+    if share > 0:
+        return f"no useful share: {share} of {batch_size} samples; {without}"
+    if member.cost.fixed_s >= now_s:
+        fixed = f"{1000 * member.cost.fixed_s:.1f} ms pass in a step before its first sample"
+        return f"no useful share: {fixed}, and the others finish in {1000 * now_s:.1f} ms; {without}"
+    return f"no useful share: the others have finished in {1000 * now_s:.1f} ms, before its first samples; {without}"
 
 
 def _check_fits(num_samples: int, costs: Sequence[MemberCost]) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from coordinator.water_filling import LEAST_SAMPLE_S, Seconds
+from coordinator.water_filling import Basin, Seconds
 
 _SLACK = 1e-9
 """Relative: how exactly T is found, and what comparisons of sums of seconds allow for rounding."""
@@ -49,41 +49,42 @@ class _Member:
         return low, max(low, min(max(last, end - self.most), end))
 
 
-def cut_by_tokens(
-    cumulative_tokens: NDArray[np.int64],
-    fixed_s: Seconds,
-    sample_s: Seconds,
-    token_s: Seconds,
-    most: NDArray[np.int64],
-) -> list[int]:
-    """Cuts [0, ..., n] of n positions: member i takes [cuts[i], cuts[i+1]).
+def cut_by_tokens(cumulative_tokens: NDArray[np.int64], basin: Basin, token_s: Seconds) -> list[int]:
+    """Cuts [0, ..., n] of `basin.total` = n positions: member i takes [cuts[i], cuts[i+1]).
 
-    `cumulative_tokens[k]` are the tokens of the first k positions (length n + 1); `most` the samples that each member
-    holds, together n at least. The last member finishes as early as contiguous shares in this order allow, and all
-    others that are not full at most one sample's cost before it.
+    `cumulative_tokens[k]` are the tokens of the first k positions (length n + 1), `basin` the members' costs without
+    them, `token_s` their seconds per token; together they can hold n samples. The last member finishes as early as
+    contiguous shares in this order allow, and all others that are not full at most one sample's cost before it.
     """
-    num_samples = len(cumulative_tokens) - 1
+    samples = np.arange(basin.total + 1)
     work: dict[tuple[float, float], tuple[Seconds, float]] = {}
     members = []
-    for fixed, sample, token, limit in zip(fixed_s, sample_s, token_s, most, strict=True):
-        key = (max(float(sample), LEAST_SAMPLE_S), float(token))
-        if key not in work:
-            seconds = key[0] * np.arange(num_samples + 1) + key[1] * cumulative_tokens
-            work[key] = (seconds, float(np.diff(seconds).max(initial=0.0)))
-        members.append(_Member(float(fixed), *work[key], int(limit)))
-    return _balanced(members, num_samples, _earliest(members, num_samples))
+    for fixed, most, *key in zip(
+        basin.fixed_s.tolist(), basin.most.tolist(), basin.sample_s.tolist(), token_s.tolist(), strict=True
+    ):
+        sample, token = key
+        if (sample, token) not in work:
+            seconds = sample * samples + token * cumulative_tokens
+            work[sample, token] = (seconds, float(np.diff(seconds).max(initial=0.0)))
+        members.append(_Member(fixed, *work[sample, token], most))
+    mean = float(cumulative_tokens[-1] - cumulative_tokens[0]) / max(1, basin.total)
+    likely = Basin(basin.fixed_s, basin.sample_s + token_s * mean, basin.most, basin.total).level_s()
+    return _balanced(members, basin.total, _earliest(members, basin.total, likely))
 
 
-def _earliest(members: list[_Member], num_samples: int) -> float:
-    """The least level at which all positions are done."""
-    low, high = 0.0, max(member.fixed_s + float(member.work_s[-1]) for member in members)
-    while high - low > _SLACK * high:
-        level = (low + high) / 2
+def _earliest(members: list[_Member], num_samples: int, likely_s: float) -> float:
+    """The least level at which all positions are done; it is looked for around `likely_s`."""
+    low, high = 0.0, np.inf
+    step = max(member.largest_s for member in members)
+    level = likely_s
+    while high == np.inf or high - low > _SLACK * high:
         reached, makespan, next_s = _fill(members, num_samples, level)
         if reached:
             high = makespan
         else:
             low = min(next_s, high)  # below `next_s` nobody gets any further than at `level`
+        level = low + step if high == np.inf else max(high - step, (low + high) / 2)
+        step *= 2
     return high
 
 
