@@ -60,13 +60,13 @@ class _ClusterCollector(Collector):
         yield GaugeMetricFamily("geartrain_ready", "1 if jobs can be run now.", value=float(is_ready))
         yield _jobs(self._facade.jobs())
         yield _nodes(self._facade.nodes())
+        yield from _hardware(self._facade.portraits(), self._facade.groups())
         try:
             window = self._facade.window()
         except ConflictError:
             pass  # No job is running, so there is no window.
         else:
-            queue_length = float(window["queue_length"])
-            yield GaugeMetricFamily("geartrain_window_queue_length", "Arrived steps that wait.", value=queue_length)
+            yield from _window(window)
         try:
             tier = self._facade.tier_stats()
         except ConflictError:
@@ -88,6 +88,31 @@ def _nodes(nodes: list[dict[str, Any]]) -> GaugeMetricFamily:
     for (role, state), count in sorted(Counter((node["role"], node["state"]) for node in nodes).items()):
         family.add_metric([role, state], count)
     return family
+
+
+def _hardware(portraits: list[dict[str, Any]], groups: dict[str, Any]) -> Iterator[Metric]:
+    """A series per worker, whatever its group is called: groups come and go."""
+    if portraits:
+        meaning = "Speed of a worker alone, by its portrait."
+        speed = GaugeMetricFamily("geartrain_portrait_samples_per_s", meaning, labels=["worker"])
+        for portrait in portraits:
+            speed.add_metric([portrait["worker"]], portrait["samples_per_s"])
+        yield speed
+    if groups["groups"]:
+        family = GaugeMetricFamily("geartrain_share", "A worker's part of its group's batch.", labels=["worker"])
+        for group in groups["groups"]:
+            for worker, share in group["shares"].items():
+                family.add_metric([worker], share)
+        yield family
+
+
+def _window(window: dict[str, Any]) -> Iterator[Metric]:
+    yield GaugeMetricFamily(
+        "geartrain_window_queue_length", "Arrived steps that wait.", value=float(window["queue_length"])
+    )
+    if window["effective_window_ms"] is not None:
+        meaning = "Milliseconds that a hybrid window waits, as used now."
+        yield GaugeMetricFamily("geartrain_window_ms", meaning, value=float(window["effective_window_ms"]))
 
 
 def _tier(lines: list[dict[str, Any]]) -> Iterator[Metric]:

@@ -51,7 +51,7 @@ class ClusterFacade(Protocol):
 
     def portraits(self) -> list[dict[str, Any]]:
         """What was measured of each worker, in the natural order of their names: `Portrait.to_dict()` with
-        `samples_per_s`, the speed alone in steps of the batch it was measured for; empty before the first job."""
+        `samples_per_s`, the speed alone in steps of the job's batch size; empty before the first job."""
 
     def portrait(self, worker: str) -> dict[str, Any]:
         """One of `portraits()` with `history`: the portraits that it replaced, oldest first. `NotFoundError`."""

@@ -71,6 +71,8 @@ def _heading(job: Job) -> str:
     stand = job.get("progress") or {}
     if job["state"] in ("training", "evaluating") and stand.get("passes"):
         return f"{job['state']}: pass {min(int(stand['pass_index']) + 1, int(stand['passes']))} of {stand['passes']}"
+    if job["state"] == "queued" and job.get("reason"):
+        return f"queued: {job['reason']}"
     return str(job["state"])
 
 

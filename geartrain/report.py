@@ -1,4 +1,4 @@
-"""The report of a job for people: metrics, speed and the table of workers, from the JSON of `--json`."""
+"""The report of a job for people: metrics, speed, and its workers; from the JSON of `--json`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
+
+from geartrain.hardware_report import hardware_rows, worker_table
 
 Result = Mapping[str, Any]
 
@@ -22,18 +24,33 @@ def table_console() -> Console:
 
 
 def render_report(result: Result) -> RenderableType:
-    """A block of facts and, where there are workers, a table of them. Fields that a job does not have are left out."""
-    parts: list[RenderableType] = [_facts(result)]
-    if result.get("workers"):
-        parts.append(_workers(result["workers"]))
-    return Group(*parts)
+    """A block of facts and, where there are workers, a table of them and a block on what their differences cost.
+
+    Fields that a job does not have are left out.
+    """
+    return Group(_facts(_fact_rows(result)), *_hardware(result))
 
 
-def _facts(result: Result) -> Table:
+def render_running(job: Mapping[str, Any]) -> RenderableType:
+    """The workers of a job that trains, as far as it has come: `job` as the API tells it, with a `report`."""
+    speed = (job.get("progress") or {}).get("samples_per_s")
+    return Group(*_hardware({**job["report"], "samples_per_s": speed}))
+
+
+def _hardware(result: Result) -> list[RenderableType]:
+    """The workers, and what their differences cost, as far as it is known."""
+    if not result.get("workers"):
+        return []
+    parts: list[RenderableType] = [worker_table(result["workers"])]
+    rows = hardware_rows(result)
+    return [*parts, _facts(rows)] if rows else parts
+
+
+def _facts(rows: list[tuple[str, str]]) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold")
     table.add_column(overflow="fold")
-    for name, value in _fact_rows(result):
+    for name, value in rows:
         table.add_row(Text(name), Text(value))
     return table
 
@@ -47,9 +64,9 @@ def _fact_rows(result: Result) -> list[tuple[str, str]]:
         passes = "1 pass" if result["passes"] == 1 else f"{result['passes']} passes"
         rows.append(("samples", f"{result['samples']:,} in {passes}, {result['version']:,} windows"))
     if result.get("samples_per_s"):
-        rows.append(
-            ("speed", f"{result['samples_per_s']:,.0f} samples/s ({result['train_seconds']:.1f} s of training)")
-        )
+        probing = f", {result['probe_seconds']:.1f} s of probing" if result.get("probe_seconds") else ""
+        seconds = f"{result['train_seconds']:.1f} s of training{probing}"
+        rows.append(("speed", f"{result['samples_per_s']:,.0f} samples/s ({seconds})"))
     if result.get("best_pass") is not None:
         rows.append(("best", f"pass {result['best_pass']}, version {result['best_version']}"))
     for name in ("checkpoint", "predictions"):
@@ -67,30 +84,3 @@ def metrics_line(metrics: Mapping[str, Any]) -> str:
     if metrics.get("gauc") is not None:
         parts.append(f"GAUC {metrics['gauc']:.5f}")
     return ", ".join(parts) + f" on {metrics['num_samples']:,} samples"
-
-
-def _workers(workers: list[Mapping[str, Any]]) -> Table:
-    table = Table(title="Workers", title_justify="left")
-    for name in ("worker", "device"):
-        table.add_column(name)
-    for name in ("group", "share", "samples", "step p50 ms", "step p99 ms", "wait p50 ms", "solo samples/s"):
-        table.add_column(name, justify="right")
-    for worker in workers:
-        step, wait = worker.get("step_ms") or {}, worker.get("wait_ms") or {}
-        table.add_row(
-            Text(str(worker["worker"])),
-            Text(str(worker["device"])),
-            str(worker["group"]),
-            _number(worker.get("share"), ".2f"),
-            _number(worker.get("samples"), ",d"),
-            _number(step.get("p50"), ".1f"),
-            _number(step.get("p99"), ".1f"),
-            _number(wait.get("p50"), ".1f"),
-            _number(worker.get("solo_samples_per_s"), ",.0f"),
-        )
-    return table
-
-
-def _number(value: float | None, form: str) -> str:
-    """ "-" for what was not measured."""
-    return "-" if value is None else format(value, form)

@@ -84,8 +84,9 @@ def jobs(coordinator: str, as_json: bool) -> None:
 @coordinator_option
 @json_option
 def show(job: str, coordinator: str, as_json: bool) -> None:
-    """Show one job: how it stands, and its report once it is done."""
+    """Show one job: how it stands, its workers while it trains, and its report once it is done."""
     from geartrain.commands.local_job import print_report
+    from geartrain.report import render_running, table_console
 
     with client_of(coordinator) as client:
         shown = client.job(job)
@@ -96,6 +97,8 @@ def show(job: str, coordinator: str, as_json: bool) -> None:
     print_table(("job", ""), [*facts, ("samples", _progress(shown))])
     if shown.get("result"):
         print_report(shown["result"])
+    elif shown.get("report"):
+        table_console().print(render_running(shown))
 
 
 @click.command()

@@ -19,9 +19,13 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("config", type=click.Path(path_type=Path))
 @cluster_options
-@click.option("--heterogeneous/--no-heterogeneous", default=None, help="Shares and groups by measured speed, or equal.")
+@click.option(
+    "--heterogeneous/--no-heterogeneous",
+    default=None,
+    help="Workers are measured first, shares and groups follow their speeds; or equal shares, for comparison.",
+)
 @click.option("--sync-mode", type=click.Choice(["sync", "async", "hybrid"]), help="How long a window waits.")
-@click.option("--sync-group-size", metavar="N|auto", help="Workers in a sync group.")
+@click.option("--sync-group-size", metavar="N|auto", help="Workers in a sync group; auto: like with like.")
 @set_option
 @json_option
 @click.option("--output", type=click.Path(path_type=Path), help="Checkpoints and logs [default: runs/NAME-TIME].")

@@ -49,6 +49,18 @@ def test_the_sdk_over_a_socket(server: ApiServer, facade: FakeFacade) -> None:
         assert client.wait(job)["state"] == "cancelled"
 
 
+def test_hardware_is_told_and_set_over_a_socket(server: ApiServer, facade: FakeFacade) -> None:
+    with client_of(server) as client:
+        assert client.put_portrait("w0", 1500.0) == client.portraits()[0]
+        assert (client.portrait("w0")["source"], facade.portrait_list[0]["samples_per_s"]) == ("set", 1500.0)
+        assert [group["members"] for group in client.groups()["groups"]] == [["w0", "w1"], ["w2", "w3"]]
+        assert client.set_window("sync", 0)["mode"] == client.window()["mode"] == "sync"
+    body, headers = b'{"samples_per_s": 1}', {"Content-Type": "application/json"}
+    url = f"http://127.0.0.1:{server.port}/v1/portraits/w0"
+    assert httpx.put(url, content=body, headers=headers, timeout=10.0).status_code == 401
+    assert facade.portrait_list[0]["samples_per_s"] == 1500.0
+
+
 def test_events_arrive_while_the_job_runs(server: ApiServer, facade: FakeFacade) -> None:
     job = facade.add_job("a")
     facade.add_event("a", "started")

@@ -39,6 +39,11 @@ def test_every_gauge_comes_from_the_coordinator(http: httpx.Client, facade: Fake
     assert values["geartrain_nodes", "worker", "joined"] == 1
     assert values["geartrain_nodes", "server", "lost"] == 1
     assert values["geartrain_window_queue_length",] == 1
+    assert values["geartrain_window_ms",] == 12.5
+    assert values["geartrain_portrait_samples_per_s", "w0"] == facade.portrait_list[0]["samples_per_s"]
+    assert {key[1]: value for key, value in values.items() if key[0] == "geartrain_share"} == dict.fromkeys(
+        ["w0", "w1", "w2", "w3"], 0.5
+    )
     line = facade.tier_now["servers"][0]
     assert values["geartrain_tier_rows", "s0", "item"] == line["num_rows"]
     assert values["geartrain_tier_bytes", "s0", "item"] == line["bytes"]
@@ -72,6 +77,16 @@ def test_each_scrape_reads_afresh(http: httpx.Client, facade: FakeFacade) -> Non
 
 def test_without_a_running_job_its_gauges_are_left_out(http: httpx.Client, facade: FakeFacade) -> None:
     facade.window_now = None
+    facade.portrait_list = []
+    facade.groups_now = {"job": None, "generation": 0, "reason": "no job trains", "groups": []}
     facade.tier_now = {**facade.tier_now, "servers": [], "tables": {}}
     names = {key[0] for key in samples(http)}
     assert names == {"geartrain_ready", "geartrain_jobs", "geartrain_nodes"}
+
+
+def test_portraits_stay_when_the_job_has_ended(http: httpx.Client, facade: FakeFacade) -> None:
+    facade.window_now = None
+    facade.groups_now = {"job": None, "generation": 0, "reason": "no job trains", "groups": []}
+    names = {key[0] for key in samples(http)}
+    assert "geartrain_portrait_samples_per_s" in names
+    assert not names & {"geartrain_share", "geartrain_window_ms", "geartrain_window_queue_length"}

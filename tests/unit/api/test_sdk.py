@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
 import pytest
 
 from api.app import create_app
-from api.schemas import Node, Routing, TierStats, Window
+from api.schemas import Groups, Node, Portrait, PortraitHistory, Routing, TierStats, Window
 from api.sdk import GeartrainClient
 from api.testing import FakeFacade, InProcessTransport
 from geartrain.errors import (
@@ -78,6 +78,9 @@ def test_a_task_is_handed_over_with_its_config(client: GeartrainClient, facade: 
 
 def test_the_cluster(client: GeartrainClient, facade: FakeFacade) -> None:
     assert client.nodes() == [Node.example]
+    assert client.portraits() == [Portrait.example]
+    assert client.portrait("w0") == PortraitHistory.example
+    assert client.groups() == Groups.example
     assert client.window() == Window.example
     assert client.routing() == Routing.example
     assert client.tier_stats() == TierStats.example
@@ -85,6 +88,44 @@ def test_the_cluster(client: GeartrainClient, facade: FakeFacade) -> None:
     assert client.ready() == (True, "1 of 1 workers registered")
     facade.ready = (False, "1 of 2 servers registered")
     assert client.ready() == (False, "1 of 2 servers registered")
+
+
+def test_what_a_person_can_set(client: GeartrainClient, facade: FakeFacade) -> None:
+    shown = client.put_portrait("w0", 1234.5)
+    assert (shown["samples_per_s"], shown["source"]) == (1234.5, "set")
+    assert client.portraits()[0]["samples_per_s"] == 1234.5
+    assert client.set_window(window_ms=30)["window_ms"] == 30
+    shown = client.set_window("async", window_ms="auto")
+    assert (shown["mode"], shown["window_ms"]) == ("async", "auto") == (client.window()["mode"], "auto")
+    facade.window_now = None
+    with pytest.raises(ConflictError):
+        client.set_window("sync")
+
+
+@pytest.mark.parametrize(
+    ("call", "field"),
+    [
+        (lambda client: client.put_portrait("w0", 0), "samples_per_s"),
+        (lambda client: client.put_portrait("w0", float("nan")), "samples_per_s"),
+        (lambda client: client.put_portrait("w0", object()), "samples_per_s"),
+        (lambda client: client.set_window("slow"), "mode"),
+        (lambda client: client.set_window(window_ms=float("inf")), "window_ms"),
+        (lambda client: client.set_window(window_ms=-1), "window_ms"),
+        (lambda client: client.set_window(), "body"),
+    ],
+)
+def test_what_cannot_be_set_names_the_field(
+    client: GeartrainClient, call: Callable[[GeartrainClient], Any], field: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        call(client)
+    assert caught.value.facts["field"] == field
+
+
+def test_an_unknown_worker_is_not_found_by_its_own_name(client: GeartrainClient) -> None:
+    for call in (client.portrait, lambda worker: client.put_portrait(worker, 1.0)):
+        with pytest.raises(NotFoundError, match="there is no worker w 0#%2f"):
+            call("w 0#%2f")
 
 
 def test_errors_are_those_that_the_coordinator_raised(client: GeartrainClient, facade: FakeFacade) -> None:

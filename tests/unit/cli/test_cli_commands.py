@@ -108,6 +108,15 @@ def test_a_submitted_root_is_absolute_but_variables_stay(tmp_path: Path) -> None
     assert portable_config(config, (f"data.root={variable}",))["data"]["root"] == variable
 
 
+def test_show_has_the_workers_of_a_job_that_trains(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = {"worker": "w0", "device": "emulate:V100", "group": 0, "samples": 1500}
+    report = {"workers": [worker], "groups": [["w0"]], "heterogeneity": {"equal_shares_samples_per_s": 500.0}}
+    monkeypatch.setattr(StandInClient, "job", lambda self, job: {**JOB, "report": report})
+    shown = " ".join(run("show", "tiny-1").stdout.split())
+    assert "w0 emulate:V100 0" in shown
+    assert "equal shares would give 500 samples/s" in shown
+
+
 def test_jobs_and_show_and_cancel_and_stats() -> None:
     line = run("jobs").stdout.splitlines()[1]
     for word in ("tiny-1", "training", "1,500 of 2,000", "pass 1 of 2"):

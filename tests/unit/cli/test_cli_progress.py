@@ -45,6 +45,22 @@ def test_a_line_for_each_state_and_pass_and_now_and_then(clock: list[float], lin
     ]
 
 
+def test_what_a_queued_job_waits_for_is_said_whenever_it_changes(clock: list[float], lines: list[str]) -> None:
+    observe = PlainLines(lines.append, lambda: clock[0])
+    for reason in (
+        "waits for job a-1, which is training",
+        "waits for nodes: 1 of 2 workers",
+        "waits for nodes: 1 of 2 workers",
+    ):
+        observe({"state": "queued", "reason": reason, "progress": None})
+    observe({"state": "probing", "reason": "all nodes are there", "progress": None})
+    assert lines == [
+        "queued: waits for job a-1, which is training",
+        "queued: waits for nodes: 1 of 2 workers",
+        "probing",
+    ]
+
+
 def test_how_far_a_run_is() -> None:
     assert samples_done({"samples": 7, "num_rows": 10, "passes": 3}) == (7, 30)
     assert samples_done({"samples": None, "num_rows": None, "passes": 3}) == (0, None)

@@ -55,13 +55,6 @@ def test_metrics_speed_and_place() -> None:
     assert "checkpoint runs/a [b]/pass-2" in lines
 
 
-def test_the_table_of_workers() -> None:
-    row = next(line for line in shown(RESULT) if "w0" in line)
-    assert [cell.strip() for cell in row.strip("│").split("│")] == [
-        "w0", "cpu", "0", "0.50", "300,000", "41.2", "60.0", "0.0", "-",
-    ]  # fmt: skip
-
-
 def test_what_a_job_does_not_have_is_left_out() -> None:
     lines = shown({"job": "e-1", "state": "succeeded", "test": {"auc": 0.5, "logloss": 0.7, "num_samples": 10}})
     assert lines == ["job e-1 succeeded", "test AUC 0.50000, logloss 0.70000 on 10 samples"]

@@ -77,7 +77,7 @@ OPTIONS: list[tuple[Callable[[Path], list[str]], str]] = [
     (lambda folder: ["--set", "training.batch_size=-4"], "training.batch_size"),
     (lambda folder: ["--set", "training.batch_size"], "key.path=value"),
     (lambda folder: ["--sync-group-size", "none"], "sync.group_size"),
-    (lambda folder: ["--device", "emulate:name=V100,samples_per_s=3000"], "emulate"),
+    (lambda folder: ["--device", "emulate:name=V100"], "samples_per_s"),
     (lambda folder: ["--device", "tpu", "--device", "cpu"], "tpu"),
     (lambda folder: ["--device", "cpu", "--worker-num", "2"], "one for each of the 2 workers"),
     (lambda folder: ["--resume", str(folder)], "manifest.json"),
