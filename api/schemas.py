@@ -121,7 +121,7 @@ class Job(Answer):
     error: ErrorFacts | None = Field(default=None, description="What a failed job failed of, else null.")
     submitted_at: float = Field(description="Unix time, seconds.")
     progress: Progress | None = None
-    report: Report | None = Field(default=None, description="Its workers so far, while it trains; else null.")
+    report: Report | None = Field(default=None, description="Its workers so far; null before it trains.")
     result: dict[str, Any] | None = Field(
         default=None, description="What `geartrain train --json` prints, once the job has ended; else null."
     )

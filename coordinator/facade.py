@@ -24,7 +24,7 @@ class ClusterFacade(Protocol):
 
     def job(self, job: str) -> dict[str, Any]:
         """One job; `progress` is `{"pass_index", "passes", "samples", "num_rows", "version", "samples_per_s", "loss"}`;
-        `report` is `{"workers", "groups", "heterogeneity"}` while it trains (as in the result, so far), else null;
+        `report` is `{"workers", "groups", "heterogeneity"}` as in the result, so far, and null before it trains;
         `result` is the JSON of the command line's `--json` once the job ended, else null."""
 
     def cancel(self, job: str) -> dict[str, Any]:
