@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby
+from math import fsum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,11 +88,10 @@ def partition(candidates: Sequence[Candidate], group_size: int | None = None, pr
 def partition_cost(groups: Groups, candidates: Sequence[Candidate], price: float = GROUP_PRICE) -> float:
     """The cost of any partition of all `candidates`, as `partition` defines it."""
     speed = {one.worker: one.samples_per_s for one in candidates}
-    idle = 0.0
-    for members in groups:
-        slowest = min(speed[worker] for worker in members)
-        idle += sum(speed[worker] - slowest for worker in members)
-    return (idle / sum(speed.values()) if idle else 0.0) + price * (len(groups) - _num_vendors(candidates))
+    slowest = {worker: min(speed[one] for one in members) for members in groups for worker in members}
+    # fsum: the same whatever the order of the workers.
+    idle = fsum(speed[worker] - slowest[worker] for worker in slowest)
+    return (idle / fsum(speed.values()) if idle else 0.0) + price * (len(groups) - _num_vendors(candidates))
 
 
 def _num_vendors(candidates: Sequence[Candidate]) -> int:
