@@ -13,6 +13,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from dense_workers.dense_layout import DenseLayout
 from dense_workers.group import SyncGroup
 from dense_workers.models import CtrModel
+from dense_workers.precision import in_precision, loss_scale
 from dense_workers.prefetch import PlannedBatch
 from geartrain.types import Floats
 from kernels.pool import count_shows, pool_backward, pool_forward
@@ -38,41 +39,65 @@ class StepRunner:
     """The model of one worker and the arithmetic of its steps. Used by one thread."""
 
     def __init__(
-        self, model: CtrModel, layout: DenseLayout, mean_slots: NDArray[np.uint8], device: torch.device
+        self,
+        model: CtrModel,
+        layout: DenseLayout,
+        mean_slots: NDArray[np.uint8],
+        device: torch.device,
+        precision: str = "fp32",
     ) -> None:
+        """`precision` (fp32, bf16 or fp16): of the model's products of matrices in training. Scores are in fp32."""
         self._model = model
         self._layout = layout
         self._mean_slots = mean_slots
         self._device = device
+        self._precision = precision
+        self.num_values = layout.num_values
+        self.num_parameters = max((one.stop for one in layout.segments if one.kind == "parameter"), default=0)
+        """Parameters are the first of the dense values."""
         self._pooled_rows: Floats = np.empty((0, 0, 0), dtype=np.float32)
         # The flat gradient and, behind it, the number of members with a non-finite one: one all-reduce for both.
         self._reduced = np.zeros(layout.num_values + 1, dtype=np.float32)
+
+    def use_precision(self, precision: str) -> None:
+        """Compute steps in `precision` from now on."""
+        self._precision = precision
 
     def load_dense(self, values: Floats) -> None:
         """Take over the flat dense vector float32[P]."""
         self._layout.write(values)
 
     def compute(self, planned: PlannedBatch, rows: Floats, step_seed: int) -> StepGradients:
-        """Forward and backward on this worker's share. The gradient is a sum over samples, never a mean."""
+        """Forward and backward on this worker's share. The gradient is a sum over samples, never a mean.
+
+        It is float32 in every precision; one that does not hold a value of the step makes it NaN or Inf.
+        """
         batch, plan = planned.batch, planned.plan
         self._model.train()
         self._model.seed_step(step_seed)
         self._layout.zero_gradient()
         num_rows = len(plan.unique_keys)
         loss_sum = 0.0
+        scale = loss_scale(self._precision, batch.num_samples)
         grads = np.zeros((num_rows, rows.shape[1]), dtype=np.float32)
         if batch.num_samples > 0:
             pooled = self._pooled(planned, rows).requires_grad_()
-            logits = self._model(pooled, self._on_device(batch.numeric))
-            loss = binary_cross_entropy_with_logits(logits, self._on_device(batch.labels), reduction="sum")
-            loss.backward()  # type: ignore[no-untyped-call]
+            numeric = self._on_device(batch.numeric)
+            with in_precision(self._precision, self._device.type):
+                logits = self._model(pooled, numeric)
+            loss = binary_cross_entropy_with_logits(logits.float(), self._on_device(batch.labels), reduction="sum")
+            (loss if scale == 1.0 else loss * scale).backward()  # type: ignore[no-untyped-call]
             loss_sum = float(loss.detach())
             assert pooled.grad is not None
+            if scale != 1.0:
+                pooled.grad /= scale
             pooled_grad = pooled.grad.contiguous().cpu().numpy()
             grads = pool_backward(pooled_grad, plan.inverse, batch.bag_offsets, self._mean_slots, num_rows)
         shows, clicks = count_shows(plan.inverse, batch.bag_offsets, batch.labels, num_rows)
         flat = self._reduced[:-1]
         self._layout.read_gradient(flat)
+        if scale != 1.0:
+            flat[: self.num_parameters] /= scale
         finite = math.isfinite(float(flat.sum())) and math.isfinite(float(grads.sum())) and math.isfinite(loss_sum)
         self._reduced[-1] = 0.0 if finite else 1.0
         if not finite:

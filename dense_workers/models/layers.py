@@ -38,8 +38,11 @@ class FirstOrder(nn.Module):
         self.weight = nn.Parameter(torch.zeros(num_numeric)) if num_numeric else None
 
     def forward(self, numeric: Tensor) -> Tensor:
-        """`numeric` float32[B, F] to float32[B]."""
-        return numeric.new_zeros(numeric.shape[0]) if self.weight is None else numeric.mv(self.weight)
+        """`numeric` float32[B, F] to float32[B], also under autocast."""
+        if self.weight is None:
+            return numeric.new_zeros(numeric.shape[0])
+        with torch.autocast(numeric.device.type, enabled=False):
+            return numeric.mv(self.weight)
 
 
 class Tower(nn.Module):
