@@ -66,31 +66,43 @@ class Stage(Message, frozen=True):
     codec: str = "fp32"
 
 
-ToServer: TypeAlias = PullRows | PullDense | PutDense | Stage
+class Echo(Message, frozen=True):
+    """Bytes that measure the way to a server, which drops them. Frames: uint8[num_bytes]."""
+
+    origin: Origin
+    num_bytes: int
+
+
+ToServer: TypeAlias = PullRows | PullDense | PutDense | Stage | Echo
 
 # --- data plane: server -> worker ------------------------------------------------------------------------------------
 
 
 class Rows(Message, frozen=True):
-    """Answer to `PullRows`. Frames: rows [sum(counts), D] in the codec that was asked for."""
+    """Answer to `PullRows`. Frames: rows [sum(counts), D] in the codec that was asked for.
+
+    `parked_ms`: how long the request waited here for its version.
+    """
 
     sequence: int
     incarnation: int
     version: int
+    parked_ms: float = 0.0
 
 
 class Dense(Message, frozen=True):
-    """Answer to `PullDense`. Frames: values float32[stop - start]."""
+    """Answer to `PullDense`. Frames: values float32[stop - start]. `parked_ms` as in `Rows`."""
 
     sequence: int
     incarnation: int
     version: int
     start: int
     stop: int
+    parked_ms: float = 0.0
 
 
 class Done(Message, frozen=True):
-    """Answer to `PutDense` and `Stage`."""
+    """Answer to `PutDense`, `Stage` and `Echo`."""
 
     sequence: int
     incarnation: int

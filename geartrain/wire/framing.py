@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from geartrain.errors import KernelError, WireError
 from geartrain.types import Floats, Keys
-from geartrain.wire.messages import FromNode, FromServer, PullRows, PutDense, Stage, ToNode, ToServer
+from geartrain.wire.messages import Echo, FromNode, FromServer, PullRows, PutDense, Stage, ToNode, ToServer
 from kernels.wire_codec import CODECS, Encoded, decode_rows, encoded_bytes
 
 MAX_CONTROL_BYTES = 64 << 20
@@ -113,6 +113,12 @@ def staged_arrays(message: Stage, frames: Sequence[Frame], num_tables: int, row_
         clicks=_array(frames[4], single, total, "clicks"),
         dense=_array(frames[5], single, _length(message.dense_start, message.dense_stop), "dense"),
     )
+
+
+def check_echo(message: Echo, frames: Sequence[Frame]) -> None:
+    """Raises `WireError` unless the bytes of an `Echo` are as many as it says."""
+    need_frames(frames, 2)
+    _array(frames[1], np.dtype(np.uint8), message.num_bytes, "bytes")
 
 
 def reply_floats(frames: Sequence[Frame], count: int, what: str) -> Floats:

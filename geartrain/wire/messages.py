@@ -35,6 +35,7 @@ from geartrain.wire.control_messages import (
 from geartrain.wire.data_messages import (
     Dense,
     Done,
+    Echo,
     Failed,
     FromServer,
     Origin,
@@ -69,6 +70,7 @@ __all__ = [
     "DenseSegment",
     "DeviceFacts",
     "Done",
+    "Echo",
     "Evaluate",
     "Failed",
     "FromNode",

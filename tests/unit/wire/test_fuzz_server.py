@@ -17,6 +17,7 @@ from geartrain.wire.messages import (
     CloseJob,
     Dense,
     Done,
+    Echo,
     Failed,
     JobClosed,
     Origin,
@@ -52,6 +53,7 @@ HEADERS = st.one_of(
     message(PullDense, origin=ORIGINS),
     message(PutDense, origin=ORIGINS, start=PLACES, stop=PLACES),
     message(Stage, origin=ORIGINS, codec=CODEC_NAMES, counts=COUNTS, dense_start=PLACES, dense_stop=PLACES),
+    message(Echo, origin=ORIGINS, num_bytes=PLACES),
 )
 
 
@@ -81,6 +83,8 @@ def _promised(header: Any) -> list[bytes]:
         return [keys]
     if isinstance(header, PutDense):
         return [_dense(header.start, header.stop)]
+    if isinstance(header, Echo):
+        return [bytes(min(max(0, header.num_bytes), 16))]
     if isinstance(header, Stage):
         ones = np.ones(num_rows, dtype=np.float32).tobytes()
         width = encoded_bytes(header.codec, DIM) if header.codec in CODECS else 4
