@@ -17,6 +17,7 @@ from coordinator.cluster import Cluster
 from coordinator.control import ControlServer
 from coordinator.core import Core, CoreSettings
 from coordinator.journal_file import STATE_FILE
+from coordinator.portrait_memory import PortraitMemory
 from geartrain.files import write_text
 from geartrain.store import SqliteStore
 from geartrain.timeouts import DEFAULT
@@ -46,7 +47,8 @@ def run(
     store = SqliteStore(state_dir / STATE_FILE)
     settings = CoreSettings(cluster_token, DEFAULT.lease_s, num_servers, num_workers, output_dir, job_folders)
     saved = [msgspec.json.decode(value) for _, value in store.items("job/")]
-    core = Core(settings, 0, time.time, saved)
+    portraits = {key.removeprefix("portrait/"): msgspec.json.decode(value) for key, value in store.items("portrait/")}
+    core = Core(settings, 0, time.time, saved, PortraitMemory(portraits))
     control = ControlServer(core, store, control_address)
     cluster = Cluster(control, allowed_roots, output_dir, Path.cwd())
     server = ApiServer(create_app(cluster, api_token=api_token), host, int(port))

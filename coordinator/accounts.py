@@ -5,11 +5,10 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
-import numpy as np
-
-from coordinator.events import Decide
+from coordinator.events import Decide, StepId
 from geartrain.wire.messages import Staged
 
 POINT_EVERY_S = 0.5
@@ -18,11 +17,14 @@ POINT_EVERY_S = 0.5
 
 @dataclass(slots=True)
 class WorkerAccount:
-    """Steps of one worker: samples it computed, time per step (start to start) and the waiting in it, in ms."""
+    """Steps of one worker: samples it computed; in ms the time per step (start to start), the waiting in it, and what
+    the step itself took; steps in which an emulated device was slower than it should be, because its host was."""
 
     samples: int = 0
     step_ms: array[float] = field(default_factory=lambda: array("f"))
     wait_ms: array[float] = field(default_factory=lambda: array("f"))
+    busy_ms: array[float] = field(default_factory=lambda: array("f"))
+    host_bound_steps: int = 0
 
 
 @dataclass(slots=True)
@@ -38,6 +40,10 @@ class Accounts:
     train_seconds: float = 0.0
     points: list[dict[str, Any]] = field(default_factory=list)
     last_loss: float | None = None
+    probe_seconds: float = 0.0
+    # A member's own time in a step over the median of its group's members in that step.
+    finishing: array[float] = field(default_factory=lambda: array("f"))
+    _busy_ms: dict[StepId, list[float]] = field(default_factory=dict)
     _pass_start_s: float | None = None
     _point_start_s: float = 0.0
     _point_seconds: float = 0.0
@@ -67,6 +73,17 @@ class Accounts:
         account.samples += report.num_samples
         account.step_ms.append(report.step_ms)
         account.wait_ms.append(report.wait_ms)
+        account.busy_ms.append(report.busy_ms)
+        account.host_bound_steps += report.host_bound
+        if report.num_samples > 0:
+            self._busy_ms.setdefault(StepId(report.group, report.step), []).append(report.busy_ms)
+
+    def step_arrived(self, step: StepId) -> None:
+        """All members have reported the step: how nearly did they finish together?"""
+        busy_ms = self._busy_ms.pop(step, [])
+        middle = median(busy_ms) if len(busy_ms) > 1 else 0.0
+        if middle > 0:
+            self.finishing.extend(one / middle for one in busy_ms)
 
     def decided(self, decision: Decide) -> None:
         """A window was decided."""
@@ -118,27 +135,3 @@ class Accounts:
                 "queue_length": window.get("queue_length", 0),
             }
         )
-
-    def worker_rows(self, groups: dict[int, tuple[str, ...]], devices: dict[str, str]) -> list[dict[str, Any]]:
-        """The `workers` list of a result, in the order of groups and ranks."""
-        rows = []
-        for number, members in enumerate(groups.values()):
-            for worker in members:
-                account = self.workers.get(worker, WorkerAccount())
-                rows.append(
-                    {
-                        "worker": worker,
-                        "device": devices.get(worker, ""),
-                        "group": number,
-                        "share": 1.0 / len(members),
-                        "samples": account.samples,
-                        "step_ms": {"p50": _percentile(account.step_ms, 50), "p99": _percentile(account.step_ms, 99)},
-                        "wait_ms": {"p50": _percentile(account.wait_ms, 50)},
-                        "solo_samples_per_s": None,
-                    }
-                )
-        return rows
-
-
-def _percentile(values: array[float], percent: float) -> float:
-    return round(float(np.percentile(np.asarray(values), percent)), 3) if values else 0.0

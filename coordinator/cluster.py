@@ -8,17 +8,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from coordinator import views
+from coordinator import adjusting, hardware_views, views
 from coordinator.checkpoints import Manifest, load_manifest
 from coordinator.control import ControlServer
 from coordinator.core import Core
 from coordinator.plan import Task
 from coordinator.records import JobRecord, PastJob
 from coordinator.restoring import check_restorable
+from coordinator.token_counts import TokenCounts
 from geartrain.config import JobConfig, parse_config
 from geartrain.config.paths import resolve_root
 from geartrain.config.validation import field_error
 from geartrain.data.index import DatasetIndex, build_index
+from geartrain.data.tokens import count_tokens
 from geartrain.errors import DataFileError, NotFoundError
 
 _T = TypeVar("_T")
@@ -44,8 +46,8 @@ class Cluster:
         manifest = _manifest(wanted, checked)
         index = self._index(checked, wanted, manifest)
         name = f"{checked.name}-{secrets.token_hex(4)}"
-        record = JobRecord(name, checked, wanted, index, manifest, time.time())
-        state = self._ask(lambda core, now_s: (core.submit(record, now_s), core.jobs.job(name).state))
+        record = JobRecord(name, checked, wanted, index, manifest, time.time(), tokens=_tokens(checked, wanted, index))
+        state = self._ask(lambda core, now_s: (core.submit(record, now_s), core.state_of(name)[0]))
         return {"id": name, "state": state}
 
     def jobs(self) -> list[dict[str, Any]]:
@@ -81,6 +83,31 @@ class Cluster:
 
     def window(self) -> dict[str, Any]:
         return self._read(views.window_view)
+
+    def set_window(self, settings: dict[str, Any]) -> dict[str, Any]:
+        return self._ask(
+            lambda core, now_s: (
+                adjusting.change_window(core, settings, now_s),
+                views.window_view(core, now_s),
+            )
+        )
+
+    def portraits(self) -> list[dict[str, Any]]:
+        return self._read(lambda core, now_s: hardware_views.portrait_views(core))
+
+    def portrait(self, worker: str) -> dict[str, Any]:
+        return self._read(lambda core, now_s: hardware_views.portrait_view(core, worker))
+
+    def put_portrait(self, worker: str, samples_per_s: float) -> dict[str, Any]:
+        return self._ask(
+            lambda core, now_s: (
+                adjusting.put_portrait(core, worker, samples_per_s, now_s),
+                hardware_views.portrait_view(core, worker),
+            )
+        )
+
+    def groups(self) -> dict[str, Any]:
+        return self._read(lambda core, now_s: hardware_views.groups_view(core))
 
     def routing(self) -> dict[str, Any]:
         return self._read(lambda core, now_s: views.routing_view(core))
@@ -140,6 +167,17 @@ class Cluster:
                     expected=trained,
                 )
         return index
+
+
+def _tokens(config: JobConfig, task: Task, index: DatasetIndex) -> TokenCounts | None:
+    """What tells long samples from short ones when a batch is shared out; None where all cost the same."""
+    if task.kind != "train" or not config.heterogeneous:
+        return None
+    counts = count_tokens(config, index)
+    if counts is None:
+        return None
+    rows = [chunk.num_rows for chunk in index.train]
+    return TokenCounts(counts, rows, config.training.seed, config.data.shuffle)
 
 
 def _check_used(task: Task, fields: dict[str, Any]) -> None:

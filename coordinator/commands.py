@@ -38,6 +38,14 @@ class SaveJob:
 
 
 @dataclass(frozen=True, slots=True)
+class SavePortrait:
+    """Store the portrait of a worker under a key of its device and its work."""
+
+    key: str
+    record: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class ComputeMetrics:
     """Compute AUC, logloss and the rest over all scores of an evaluation; answered by `MetricsComputed`."""
 
@@ -85,7 +93,17 @@ class RaiseTerm:
     job: str
 
 
-Command: TypeAlias = Send | Journal | SaveJob | ComputeMetrics | WritePredictions | PrepareCut | PublishCut | RaiseTerm
+Command: TypeAlias = (
+    Send
+    | Journal
+    | SaveJob
+    | SavePortrait
+    | ComputeMetrics
+    | WritePredictions
+    | PrepareCut
+    | PublishCut
+    | RaiseTerm
+)
 
 
 @dataclass(frozen=True, slots=True)

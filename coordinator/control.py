@@ -31,6 +31,7 @@ from coordinator.commands import (
     PublishCut,
     RaiseTerm,
     SaveJob,
+    SavePortrait,
     Send,
     ShellAnswer,
     TermRaised,
@@ -207,6 +208,8 @@ class ControlServer:
                     self._store.append(self._core.term, command.job, command.entries)
                 case SaveJob():
                     self._store.put(self._core.term, f"job/{command.job}", msgspec.json.encode(command.record))
+                case SavePortrait():
+                    self._store.put(self._core.term, f"portrait/{command.key}", msgspec.json.encode(command.record))
                 case RaiseTerm():
                     # The core must know the new term before anything else is written in the old one.
                     raised = TermRaised(command.job, self._store.raise_term(self._core.term))

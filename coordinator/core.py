@@ -18,9 +18,11 @@ from coordinator.commands import Command, Journal, SaveJob, Send, ShellAnswer, T
 from coordinator.jobs import CloseJob, Job, JobCommand, JobMachine
 from coordinator.membership import Lost, MemberCommand, Membership, Node, NodeRefused
 from coordinator.plan import JobPlan
+from coordinator.portrait_memory import PortraitMemory
 from coordinator.records import JobRecord, PastJob
 from coordinator.routing import initial_route
-from coordinator.run import Event, JobRun
+from coordinator.run import JobRun
+from coordinator.script import Event
 from geartrain.errors import GeartrainError, RoleDiedError, StaleMessageError
 from geartrain.wire.messages import (
     CloseJob as CloseJobMessage,
@@ -71,8 +73,12 @@ class Core:
         term: int,
         unix_time: Callable[[], float],
         saved: Iterable[dict[str, Any]] = (),
+        portraits: PortraitMemory | None = None,
     ) -> None:
-        """`saved`: the records that an earlier coordinator stored. What it had not finished has failed with it."""
+        """`saved`: the records that an earlier coordinator stored. What it had not finished has failed with it.
+
+        `portraits`: those of earlier jobs.
+        """
         self.settings = settings
         self.term = term
         self.members = Membership(settings.token, settings.lease_s)
@@ -81,9 +87,11 @@ class Core:
         self.past = {one.id: one for one in before}
         self.records: dict[str, JobRecord] = {}
         self.run: JobRun | None = None
+        self.last_run: JobRun | None = None
+        self.portraits = portraits or PortraitMemory({})
         self.route: Route | None = None
         self.stats: dict[str, deque[tuple[float, ServerStats]]] = {}
-        self._unix_time = unix_time
+        self.unix_time = unix_time
         self._to_start: tuple[str, float] | None = None
         self._closing: tuple[str, set[str], float] | None = None
         self._suspicion: tuple[float, GeartrainError] | None = None
@@ -101,6 +109,16 @@ class Core:
     def record(self, job: str) -> JobRecord | PastJob | None:
         """What can be shown of a job, of this coordinator or of an earlier one."""
         return self.records.get(job) or self.past.get(job)
+
+    def state_of(self, job: str) -> tuple[str, str]:
+        """The state of a job and why, as people see it: while it waits for nodes to join, it is queued."""
+        if self._to_start is not None and self._to_start[0] == job:
+            servers, workers = len(self.members.joined("server")), len(self.members.joined("worker"))
+            settings = self.settings
+            there = f"{servers} of {settings.num_servers} server(s) and {workers} of {settings.num_workers} worker(s)"
+            return "queued", f"waits for nodes: {there} are there"
+        found = self.jobs.job(job)
+        return found.state, found.reason
 
     def cancel(self, job: str, now_s: float) -> list[Command]:
         """Cancel a job that has not ended."""
@@ -203,12 +221,13 @@ class Core:
     def _publish(self, job: str, run: JobRun, now_s: float) -> None:
         """Copy what people may see of the run into the record."""
         record = self.records[job]
-        record.events += [(self._unix_time(), kind, message) for kind, message in run.view.events]
+        record.events += [(self.unix_time(), kind, message) for kind, message in run.view.events]
         for kind, message in run.view.events:
             log.info("%s: %s: %s", job, kind, message)
         run.view.events.clear()
-        run.accounts.close_point(now_s, self._unix_time(), run.view.version, lambda: run.window(now_s))
+        run.accounts.close_point(now_s, self.unix_time(), run.view.version, lambda: run.window(now_s))
         record.points = run.accounts.points
+        record.report = run.report(now_s)
         seconds = run.accounts.seconds_until(now_s)
         record.progress = {
             "pass_index": run.view.pass_index,
@@ -270,13 +289,12 @@ class Core:
         self.route = initial_route([node.name for node in servers], [node.address for node in servers])
         try:
             plan = self._plan(self.records[job], servers, workers, self.route)
-            run = JobRun(plan, self.term)
+            run = JobRun(plan, self.term, self.unix_time)
         except Exception as error:
             return self._give_up(job, _contained(error, job), now_s)
-        self._next_group += len(plan.groups)
         self.run = run
         self._suspicion = None
-        self._note(job, "started", f"{len(servers)} servers, {len(workers)} workers, {len(plan.groups)} group(s)")
+        self._note(job, "started", f"{len(servers)} server(s), {len(workers)} worker(s)")
         return run.start(now_s)
 
     def _plan(self, record: JobRecord, servers: list[Node], workers: list[Node], route: Route) -> JobPlan:
@@ -293,6 +311,9 @@ class Core:
             output_dir=root / record.id if self.settings.job_folders else root,
             manifest=record.manifest,
             first_group=self._next_group,
+            tokens=record.tokens,
+            stored_portraits=self.portraits.known(record.config, workers),
+            starting_speeds=self.portraits.starting_speeds,
         )
 
     # --- the end of a job --------------------------------------------------------------------------------------------
@@ -304,8 +325,14 @@ class Core:
         if self._to_start is not None and self._to_start[0] == command.job:
             self._to_start = None
         run, self.run = self.run, None
+        if run is not None:
+            self._next_group = run.next_group
+            self.last_run = run
         self._suspicion = None
         done: list[Command] = [self._save(command.job)]
+        if run is not None and run.matcher is not None:
+            workers = self.members.joined("worker")
+            done += self.portraits.remember(self.records[command.job].config, workers, run.matcher.portraits)
         if run is None:
             return done + self._closed(command.job, "it had not started", now_s)
         done.insert(0, Journal(command.job, (journal.encode(journal.JobEnded(run.term, state, command.reason)),)))
@@ -348,7 +375,7 @@ class Core:
         )
 
     def _note(self, job: str, kind: str, message: str) -> None:
-        self.records[job].events.append((self._unix_time(), kind, message))
+        self.records[job].events.append((self.unix_time(), kind, message))
         log.info("%s: %s: %s", job, kind, message)
 
     def _refuse(self, message: FromNode, why: str, got: int, current: int) -> list[Command]:

@@ -12,10 +12,14 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import takewhile
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from coordinator.events import GroupSpec, InFlight, RoundState, StepId
 from coordinator.intervals import IntervalSet
-from coordinator.shares import cut_equally, split_by_weight
+from coordinator.shares import ShareCut, cut_by_time, cut_equally, split_by_weight
 from geartrain.errors import ConflictError, StaleMessageError, VersionError
 from geartrain.types import Interval
 
@@ -49,6 +53,13 @@ class GiveGrant:
     reason: str
 
 
+class TokenLookup(Protocol):
+    """The tokens of the training data, by position of a pass."""
+
+    def cumulative(self, interval: Interval) -> NDArray[np.int64]:
+        """Tokens of the first k positions of `interval`, for k from 0 to its length."""
+
+
 @dataclass(slots=True)
 class _Step:
     cut: CutInterval
@@ -63,6 +74,8 @@ class _Group:
     next_step: int = 0
     steps: dict[int, _Step] = field(default_factory=dict)
     leased: deque[Interval] = field(default_factory=deque)
+    # Shares of intervals that were announced, so that none is cut twice; void once the costs of members change.
+    cuts: dict[Interval, tuple[CutInterval, str]] = field(default_factory=dict)
 
     @property
     def num_held(self) -> int:
@@ -80,11 +93,13 @@ class GrantMachine:
         lookahead: int = 2,
         min_share: int = 0,
         highest_group: int = -1,
+        tokens: TokenLookup | None = None,
     ) -> None:
         """`num_rows` positions per pass. A group has at most `1 + pipeline_depth` undecided steps and `lookahead`
         leases.
 
-        `min_share` is 2 with batch norm, else 0; group ids up to `highest_group` were used before.
+        `min_share` is 2 with batch norm, else 0; group ids up to `highest_group` were used before. `tokens`: where
+        samples differ in what they cost.
         """
         self.num_rows = num_rows
         self._num_undecided = 1 + pipeline_depth
@@ -92,6 +107,8 @@ class GrantMachine:
         self._lookahead = lookahead
         self._min_share = min_share
         self._highest_group = highest_group
+        self._tokens = tokens
+        self._paused = False
         self._groups: dict[int, _Group] = {}
         self._pool = IntervalSet(0)
         self._version = 0
@@ -113,7 +130,8 @@ class GrantMachine:
     def set_groups(self, groups: Iterable[GroupSpec], keep: Iterable[StepId], version: int) -> list[Interval]:
         """Make these the live groups at the current `version`; returns the intervals to be granted again, sorted.
 
-        A group that stays keeps its id, its members and its undecided steps. Of a group that goes only the steps in
+        A group that stays keeps its id, its members and its undecided steps; its batch and its costs may be others from
+        the next grant on. Of a group that goes only the steps in
         `keep` survive, to be decided. All leases but those promised to groups that stay return to the pool, so that the
         groups draw together. Raises ConflictError when an id was used before, or a step to keep has not arrived.
         """
@@ -139,10 +157,26 @@ class GrantMachine:
         for spec in specs:
             if spec.group in self._groups:
                 self._groups[spec.group].spec = spec
+                self._groups[spec.group].cuts.clear()
             else:
                 self._groups[spec.group] = _Group(spec)
             self._highest_group = max(self._highest_group, spec.group)
         return sorted(returned)
+
+    def pause(self) -> None:
+        """Grant nothing more than what was promised, until `resume`: what is in flight ends, and groups can change."""
+        self._paused = True
+        for group in self._groups.values():
+            self._return_leases(group, self._num_promised)
+
+    def resume(self) -> None:
+        """Grant again."""
+        self._paused = False
+
+    @property
+    def idle(self) -> bool:
+        """No step is in flight and none is promised."""
+        return all(group.num_held == 0 for group in self._groups.values())
 
     def _check_groups(self, specs: list[GroupSpec]) -> None:
         members = [member for spec in specs for member in spec.members]
@@ -162,7 +196,9 @@ class GrantMachine:
 
     def _return_leases(self, group: _Group, num_kept: int) -> None:
         while len(group.leased) > num_kept:
-            self._pool.add(group.leased.pop())
+            returned = group.leased.pop()
+            group.cuts.pop(returned, None)
+            self._pool.add(returned)
 
     def _forget_if_done(self, number: int) -> None:
         if not self._groups[number].live and not self._groups[number].steps:
@@ -225,7 +261,7 @@ class GrantMachine:
 
     def drained(self) -> bool:
         """All positions of the pass are decided."""
-        return not self._pool and all(group.num_held == 0 for group in self._groups.values())
+        return not self._pool and self.idle
 
     def _live(self) -> list[_Group]:
         return [group for _, group in sorted(self._groups.items()) if group.live]
@@ -249,7 +285,7 @@ class GrantMachine:
 
     def _lease(self) -> None:
         target = self._num_undecided + self._lookahead
-        while self._pool:
+        while self._pool and not self._paused:
             wanting = [one for one in self._live() if one.num_held < target and one.spec.batch_size > 0]
             if not wanting:
                 return
@@ -278,13 +314,13 @@ class GrantMachine:
 
         Not a lease that was promised as the first of `ahead`: its group waits for it.
         """
-        if group.spec.batch_size == 0:
+        if group.spec.batch_size == 0 or self._paused:
             return False
         if not self._pool:
             holder = max(self._live(), key=lambda one: (len(one.leased), -one.spec.group))
             if len(holder.leased) <= self._num_promised:
                 return False
-            self._pool.add(holder.leased.pop())
+            self._return_leases(holder, len(holder.leased) - 1)
         size = group.spec.batch_size
         group.leased.append(self._pool.take(size + self._too_little(self._pool.first_length() - size)))
         return True
@@ -293,6 +329,7 @@ class GrantMachine:
         given: list[tuple[int, CutInterval, str, int]] = []
         while group.leased and len(group.steps) < self._num_undecided:
             cut, refused = self._cut(group, group.leased.popleft())
+            group.cuts.pop(cut.interval, None)
             group.steps[group.next_step] = _Step(cut, version)
             given.append((group.next_step, cut, refused, len(group.steps)))
             group.next_step += 1
@@ -315,5 +352,13 @@ class GrantMachine:
 
     def _cut(self, group: _Group, interval: Interval) -> tuple[CutInterval, str]:
         """The shares of an interval, and why the group cannot compute it, if so."""
-        cuts, refused = cut_equally(interval, len(group.spec.members), self._min_share)
-        return CutInterval(interval, tuple(cuts)), refused
+        if interval not in group.cuts:
+            cuts, refused = self._shares(group.spec, interval)
+            group.cuts[interval] = CutInterval(interval, tuple(cuts)), refused
+        return group.cuts[interval]
+
+    def _shares(self, spec: GroupSpec, interval: Interval) -> ShareCut:
+        if not spec.costs:
+            return cut_equally(interval, len(spec.members), self._min_share)
+        tokens = self._tokens.cumulative(interval) if self._tokens is not None else None
+        return cut_by_time(interval, spec.costs, self._min_share, tokens)

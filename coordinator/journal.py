@@ -40,6 +40,13 @@ class GroupsChanged(_Entry, frozen=True):
     reason: str
 
 
+class SharesChanged(_Entry, frozen=True):
+    """The live groups get other batches (samples by group id), cut among their members by other costs."""
+
+    batches: dict[int, int]
+    reason: str
+
+
 class Arrived(_Entry, frozen=True):
     """The commit point of a step. `servers`: the incarnations that hold what was staged."""
 
@@ -112,6 +119,7 @@ Entry: TypeAlias = (
     JobStarted
     | PassOpened
     | GroupsChanged
+    | SharesChanged
     | Arrived
     | Decided
     | Skipped

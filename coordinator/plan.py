@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +11,16 @@ from coordinator.accounts import Accounts
 from coordinator.best_pass import BestPass, best_cut
 from coordinator.checkpoints import DataStatistics, Manifest
 from coordinator.cuts import CutKeeper
-from coordinator.events import GroupSpec
+from coordinator.job_report import ReportBasis, heterogeneity, worker_rows
+from coordinator.matching import Matching, MatchSettings
+from coordinator.portrait import Portrait
 from coordinator.schedule import ScheduleState
-from coordinator.shares import group_batch_sizes
+from coordinator.token_counts import TokenCounts
 from coordinator.training import TrainingPlan
 from coordinator.window import WindowSettings
 from geartrain.config import JobConfig
 from geartrain.data.index import DatasetIndex
+from geartrain.device_label import device_label
 from geartrain.wire.messages import DenseSegment, Route, TableSpec
 
 if TYPE_CHECKING:
@@ -54,6 +57,9 @@ class JobPlan:
     output_dir: Path
     manifest: Manifest | None = None
     first_group: int = 0
+    tokens: TokenCounts | None = None
+    stored_portraits: Mapping[str, Portrait] = field(default_factory=dict)
+    starting_speeds: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def kind(self) -> str:
@@ -134,18 +140,23 @@ class JobPlan:
         return self.config.training.dense_optimizer.model_dump(mode="json")
 
     @property
-    def groups(self) -> tuple[GroupSpec, ...]:
-        """Equal groups of `sync.group_size` workers in the order of their names; the last takes the rest."""
-        workers = list(self.workers)
-        wanted = self.config.sync.group_size
-        size = len(workers) if wanted == "auto" else min(wanted, len(workers))
-        members = [tuple(workers[at : at + size]) for at in range(0, len(workers), size)]
-        sizes = [len(group) for group in members]
-        batches = group_batch_sizes(self.config.training.batch_size, sizes, self.min_share)
-        return tuple(
-            GroupSpec(self.first_group + number, group, batch)
-            for number, (group, batch) in enumerate(zip(members, batches, strict=True))
+    def match_settings(self) -> MatchSettings:
+        """What groups and shares are made for."""
+        sync = self.config.sync
+        size = None if sync.group_size == "auto" else sync.group_size
+        return MatchSettings(
+            batch_size=self.config.training.batch_size,
+            mode=sync.mode,
+            # A window that waits for nobody is for groups that do not: auto is one worker each.
+            group_size=1 if size is None and sync.mode == "async" else size,
+            min_share=self.min_share,
+            tokens_per_sample=self.tokens.mean if self.tokens is not None else 0.0,
         )
+
+    @property
+    def device_labels(self) -> dict[str, str]:
+        """Devices as results show them: of an emulated one its name."""
+        return {worker: device_label(device) for worker, device in self.devices.items()}
 
     @property
     def min_share(self) -> int:
@@ -180,7 +191,7 @@ class JobPlan:
     def total_samples(self) -> int:
         return self.config.training.passes * self.rows("train")
 
-    def training_plan(self, term: int) -> TrainingPlan:
+    def training_plan(self, term: int, matching: Matching) -> TrainingPlan:
         """What the training loop needs."""
         sync, training = self.config.sync, self.config.training
         return TrainingPlan(
@@ -189,13 +200,14 @@ class JobPlan:
             num_rows=self.rows("train"),
             servers=self.servers,
             workers=self.workers,
-            groups=self.groups,
+            matching=matching,
             window=WindowSettings(
                 mode=sync.mode,
                 window_ms=None if sync.window_ms == "auto" else sync.window_ms,
                 staleness_decay=sync.staleness_decay,
                 max_staleness=None if sync.max_staleness == "auto" else sync.max_staleness,
                 pipeline_depth=sync.pipeline_depth,
+                step_scale=sync.step_scale,
             ),
             dense_lr=training.dense_optimizer.lr,
             sparse_lr={table.name: float(table.optimizer["lr"]) for table in self.tables},
@@ -203,12 +215,14 @@ class JobPlan:
             min_share=self.min_share,
             pass_versions=self.pass_versions,
             num_passes_told=self._num_passes_told,
+            tokens=self.tokens,
         )
 
     def result(
         self,
         accounts: Accounts,
         view: RunView,
+        basis: ReportBasis,
         metrics: dict[str, dict[str, Any]],
         checkpoint: str | None,
         pass_index: int,
@@ -216,6 +230,7 @@ class JobPlan:
     ) -> dict[str, Any]:
         """The JSON object that a finished job answers with."""
         samples, seconds = accounts.samples_applied, accounts.train_seconds
+        samples_per_s = samples / seconds if seconds > 0 else 0.0
         return {
             "job": self.job,
             "state": "succeeded",
@@ -223,14 +238,14 @@ class JobPlan:
             "samples": samples,
             "samples_skipped": accounts.samples_skipped,
             "version": view.version,
-            "probe_seconds": 0.0,
+            "probe_seconds": round(accounts.probe_seconds, 3),
             "train_seconds": round(seconds, 4),
-            "samples_per_s": round(samples / seconds, 1) if seconds > 0 else 0.0,
+            "samples_per_s": round(samples_per_s, 1),
             "valid": metrics.get("valid") or None,
             "test": metrics.get("test") or None,
-            "workers": accounts.worker_rows(view.groups, dict(self.devices)),
-            "groups": [list(members) for members in view.groups.values()],
-            "heterogeneity": {"throughput_over_sum_of_solo": None, "equal_shares_samples_per_s": None},
+            "workers": worker_rows(accounts, basis),
+            "groups": [list(spec.members) for spec in view.groups],
+            "heterogeneity": heterogeneity(accounts, basis, samples_per_s),
             "staleness": {
                 "histogram": {str(key): count for key, count in sorted(accounts.staleness.items())},
                 "max": max(accounts.staleness, default=0),

@@ -7,6 +7,7 @@ from typing import Any
 
 from coordinator.checkpoints import Manifest
 from coordinator.plan import Task
+from coordinator.token_counts import TokenCounts
 from geartrain.config import JobConfig
 from geartrain.data.index import DatasetIndex
 from geartrain.errors import RoleDiedError
@@ -28,6 +29,8 @@ class JobRecord:
     points: list[dict[str, Any]] = field(default_factory=list)
     progress: dict[str, Any] = field(default_factory=dict)
     events: list[tuple[float, str, str]] = field(default_factory=list)
+    report: dict[str, Any] = field(default_factory=dict)
+    tokens: TokenCounts | None = None
     num_rows: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -56,6 +59,10 @@ class PastJob:
 
     @property
     def progress(self) -> dict[str, Any]:
+        return {}
+
+    @property
+    def report(self) -> dict[str, Any]:
         return {}
 
     @property

@@ -20,6 +20,7 @@ from coordinator.journal import (
     PassEnded,
     PassOpened,
     RolledBack,
+    SharesChanged,
     Skipped,
 )
 from geartrain.errors import ConflictError, ConservationError, StaleMessageError, VersionError
@@ -146,6 +147,8 @@ def _fold(state: JournalState, entry: Entry) -> None:
             state.undecided = {
                 step: one for step, one in state.undecided.items() if step.group in entry.groups or step in keep
             }
+        case SharesChanged():
+            _expect(entry.batches.keys() == state.groups.keys(), f"shares of {sorted(entry.batches)} change")
         case Arrived():
             state.undecided[StepId(entry.group, entry.step)] = entry
         case Decided():

@@ -7,52 +7,26 @@ resumed with the next event, so that a job's life reads from top to bottom.
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Iterable, Mapping
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 from coordinator import journal
 from coordinator.checkpoints import FORMAT, Manifest
-from coordinator.commands import (
-    Command,
-    ComputeMetrics,
-    FilesDone,
-    Journal,
-    MetricsComputed,
-    RaiseTerm,
-    Send,
-    ShellEvent,
-    TermRaised,
-    WritePredictions,
-)
+from coordinator.commands import Command, ComputeMetrics, MetricsComputed, WritePredictions
 from coordinator.cutting import CutUnderWay
+from coordinator.job_report import ReportBasis, heterogeneity, worker_rows
+from coordinator.matching import Matching
 from coordinator.plan import JobPlan
+from coordinator.preparing import Preparation
 from coordinator.questions import Questions
-from coordinator.run_view import RunView, brief
+from coordinator.run_view import brief
 from coordinator.schedule import after_pass, rate_factor
 from coordinator.scoring import ScoreCollector
+from coordinator.script import Event, Script
 from coordinator.training import Training
-from geartrain.errors import CheckpointError, GeartrainError, StaleMessageError
-from geartrain.wire.messages import (
-    Applied,
-    DensePlaced,
-    DenseSegment,
-    FromNode,
-    GroupFormed,
-    HostGroup,
-    JobOpened,
-    JoinGroup,
-    OpenJob,
-    PlaceDense,
-    Refused,
-    Scores,
-    Staged,
-    StoreListening,
-    ToNode,
-)
-
-Event: TypeAlias = FromNode | ShellEvent
-_T = TypeVar("_T")
-Script: TypeAlias = Generator[None, Event, _T]
+from geartrain.errors import ConflictError, StaleMessageError
+from geartrain.wire.messages import Applied, Refused, Scores, Staged
 
 log = logging.getLogger("geartrain.coordinator")
 
@@ -60,26 +34,22 @@ RESEND_S = 1.0
 """A grant that was not reported, and a decision that was not confirmed, is sent again after this long."""
 
 
-class JobRun:
+class JobRun(Preparation):
     """One job. `start` and `handle` give commands; `result` is there when the script is over; faults are raised."""
 
-    def __init__(self, plan: JobPlan, term: int) -> None:
-        self._plan = plan
-        self._config = plan.config
-        self._now_s = 0.0
-        self._commands: list[Command] = []
+    def __init__(self, plan: JobPlan, term: int, unix_time: Callable[[], float]) -> None:
+        super().__init__(plan, term, unix_time)
         self._script = self._live()
         self._training: Training | None = None
+        self._new_shares: Matching | None = None
+        self._regrouping = False
         self._cuts = plan.cut_keeper()
         self._cut: CutUnderWay | None = None
         self._best = plan.best_pass()
         self._schedule = plan.schedule_state()
-        self._segments: list[DenseSegment] = []
         self._evaluations = 0
         self._total_samples = plan.total_samples
-        self.term = term
-        self.accounts = plan.accounts()
-        self.view = RunView()
+        self._resend_s = 0.0
         self.result: dict[str, Any] | None = None
 
     def start(self, now_s: float) -> list[Command]:
@@ -112,6 +82,60 @@ class JobRun:
         """The window machine's state while there is one."""
         return self._training.snapshot(now_s) if self._training is not None else None
 
+    def change_window(self, changes: dict[str, Any], now_s: float) -> list[Command]:
+        """Close windows differently from now on (`mode`, `window_ms`). Raises `ConflictError` before the training."""
+        self._now_s = now_s
+        training = self._training
+        if training is None:
+            raise ConflictError("the job does not train yet: there is no window", expected="a job in state training")
+        self._emit(training.change_window(replace(training.window_settings, **changes), now_s))
+        said = ", ".join(f"{name} is {'auto' if value is None else value}" for name, value in changes.items())
+        self._note("window", f"set by a call: {said}")
+        return self._take_commands()
+
+    def put_portrait(self, worker: str, samples_per_s: float, now_s: float) -> list[Command]:
+        """Set a worker's speed by hand; measurement takes over from there. Raises `ConflictError` without portraits."""
+        self._now_s = now_s
+        matcher = self.matcher
+        if matcher is None:
+            raise ConflictError("the job has no portraits", expected="a job with heterogeneous: true that was probed")
+        change = matcher.book.put(worker, samples_per_s, self._unix_time())
+        if self._training is not None and not self._regrouping:
+            self._new_shares = matcher.reshare(change.reason)
+            self._change_shares(self._training)
+        return self._take_commands()
+
+    def report_basis(self) -> ReportBasis:
+        """What the report of the job is made from, as it is now."""
+        plan, matcher = self._plan, self.matcher
+        return ReportBasis(
+            groups=self.view.groups,
+            devices=plan.device_labels,
+            portraits=matcher.portraits if matcher is not None else {},
+            costs=matcher.book.costs() if matcher is not None else {},
+            batch_size=self._config.training.batch_size,
+            tokens_per_sample=plan.match_settings.tokens_per_sample,
+            min_share=plan.min_share,
+        )
+
+    def report(self, now_s: float) -> dict[str, Any]:
+        """The job's report as far as it has come."""
+        seconds = self.accounts.seconds_until(now_s)
+        speed = self.accounts.samples_applied / seconds if seconds > 0 else 0.0
+        basis = self.report_basis()
+        return {
+            "workers": worker_rows(self.accounts, basis),
+            "groups": [list(spec.members) for spec in self.view.groups],
+            "heterogeneity": heterogeneity(self.accounts, basis, speed),
+        }
+
+    @property
+    def next_group(self) -> int:
+        """The first group id that the job has not used."""
+        if self.matcher is not None:
+            return self.matcher.next_group
+        return self._plan.first_group + len(self._plan.workers)
+
     # --- the script --------------------------------------------------------------------------------------------------
 
     def _live(self) -> Script[dict[str, Any]]:
@@ -126,9 +150,10 @@ class JobRun:
             return self._result({plan.split: metrics}, plan.restore, plan.start_pass - 1, version)
         if plan.kind == "predict":
             return (yield from self._predict(version))
-        yield from self._form_groups()
+        matching = yield from self._match(version)
+        yield from self._form_groups(matching.groups, matching.reason)
         training = self._training = Training(
-            plan.training_plan(self.term), version, self.accounts, self._learning_rate_factor
+            plan.training_plan(self.term, matching), version, self.accounts, self._learning_rate_factor, self._observe
         )
         self._emit(training.start(self._now_s))
         for pass_index in range(plan.start_pass, self._config.training.passes):
@@ -143,82 +168,60 @@ class JobRun:
             yield from self._begin_cut(pass_index, training, metrics, is_best)
         return (yield from self._finish(training.version))
 
-    def _open(self, restore: str, restore_states: bool, version: int) -> Script[None]:
-        """Open the job on all nodes in the current term, and place the dense vector."""
-        plan = self._plan
-        opening = OpenJob(
-            term=self.term,
-            job=plan.job,
-            config=plan.config_fields,
-            index=plan.index_fields,
-            tables=plan.tables,
-            route=plan.route,
-            version=version,
-            restore=restore,
-            restore_states=restore_states,
-        )
-        opened = yield from self._ask(JobOpened, dict.fromkeys([*plan.servers, *plan.workers], opening))
-        self._segments = self._agreed_segments({worker: opened[worker].dense for worker in plan.workers})
-        placing = PlaceDense(
-            term=self.term,
-            job=plan.job,
-            segments=self._segments,
-            bounds=plan.dense_bounds(self._segments),
-            optimizer=plan.dense_optimizer,
-            put_by="" if restore else next(iter(plan.workers)),
-        )
-        # The servers first: the worker that uploads initial values must find them ready.
-        for role in (plan.servers, plan.workers):
-            yield from self._ask(DensePlaced, dict.fromkeys(role, placing))
-        self.view.version = version
-
-    def _agreed_segments(self, layouts: dict[str, list[DenseSegment]]) -> list[DenseSegment]:
-        """The dense layout: the same on all workers and in the checkpoint that is restored."""
-        segments = next(iter(layouts.values()))
-        for worker, layout in layouts.items():
-            if layout != segments:
-                raise GeartrainError(f"worker {worker} built another model than its peers", worker=worker)
-        manifest = self._plan.manifest
-        if manifest is not None and manifest.segments != segments:
-            pairs = zip(segments, manifest.segments, strict=False)
-            different = next((one.name for one, other in pairs if one != other), "their number")
-            raise CheckpointError(
-                f"{self._plan.restore}: its dense parameters are of another model; first difference: {different}",
-                file=self._plan.restore,
-                field=different,
-            )
-        return segments
-
-    def _form_groups(self) -> Script[None]:
-        groups = self._plan.groups
-        hosts = {spec.members[0]: HostGroup(self.term, spec.group) for spec in groups if len(spec.members) > 1}
-        listening = yield from self._ask(StoreListening, hosts)
-        joining: dict[str, JoinGroup] = {}
-        for spec in groups:
-            address = listening[spec.members[0]].address if len(spec.members) > 1 else ""
-            joining |= dict.fromkeys(spec.members, JoinGroup(self.term, spec.group, list(spec.members), address))
-        yield from self._ask(GroupFormed, joining)
-        self.view.groups = {spec.group: spec.members for spec in groups}
-
     def _train_pass(self, training: Training, pass_index: int) -> Script[None]:
         """One pass, to its last applied window."""
         self.view.state, self.view.pass_index = "training", pass_index
         self._note("pass", f"pass {pass_index + 1} of {self._config.training.passes} begins")
         self.accounts.pass_opened(self._now_s)
         self._emit(training.open_pass(pass_index, self._now_s))
-        resend_s = self._now_s + RESEND_S
+        self._resend_s = self._now_s + RESEND_S
         while not training.drained:
-            event = yield
-            if isinstance(event, Staged):
-                self._take_report(training, event)
-            elif isinstance(event, Applied):
-                training.applied(event.node, event.version)
-            self._emit(training.tick(self._now_s))
-            if self._now_s >= resend_s:
-                self._emit(training.unconfirmed())
-                resend_s = self._now_s + RESEND_S
-            self.view.version = training.version
+            yield from self._training_event(training)
+            self._change_shares(training)
+            yield from self._regroup(training)
         self.accounts.pass_drained(self._now_s)
+
+    def _training_event(self, training: Training) -> Script[None]:
+        """Wait for the next event and let the training take it in."""
+        event = yield
+        if isinstance(event, Staged):
+            self._take_report(training, event)
+        elif isinstance(event, Applied):
+            training.applied(event.node, event.version)
+        self._emit(training.tick(self._now_s))
+        if self._now_s >= self._resend_s:
+            self._emit(training.unconfirmed())
+            self._resend_s = self._now_s + RESEND_S
+        self.view.version = training.version
+
+    def _observe(self, report: Staged) -> None:
+        if self.matcher is not None:
+            self._new_shares = self.matcher.observe(report, self._unix_time()) or self._new_shares
+
+    def _change_shares(self, training: Training) -> None:
+        """Carry out what a changed portrait asks for."""
+        matching, self._new_shares = self._new_shares, None
+        if matching is not None:
+            self._note("shares", matching.reason)
+            self.view.shares_changed(matching.groups, matching.reason)
+            self._emit(training.change_shares(matching, self._now_s))
+
+    def _regroup(self, training: Training) -> Script[None]:
+        """Form other groups, if they are better now, once nothing is in flight."""
+        matching = self.matcher.regroup(training.version) if self.matcher is not None else None
+        if matching is None:
+            return
+        self._regrouping = True
+        training.pause()
+        while not training.idle:
+            yield from self._training_event(training)
+        yield from self._form_groups(matching.groups, matching.reason)
+        self._emit(training.regroup(matching, self._now_s))
+        self._regrouping = False
+        assert self.matcher is not None
+        # Portraits may have changed while the groups were formed.
+        self._new_shares = self.matcher.reshare("portraits as they are now")
+        self._change_shares(training)
 
     def _take_report(self, training: Training, report: Staged) -> None:
         """A report that is stale is refused by name and changes nothing."""
@@ -338,54 +341,9 @@ class JobRun:
     def _result(
         self, metrics: dict[str, dict[str, Any]], checkpoint: str | None, pass_index: int, version: int
     ) -> dict[str, Any]:
-        return self._plan.result(self.accounts, self.view, metrics, checkpoint, pass_index, version)
+        basis = self.report_basis()
+        return self._plan.result(self.accounts, self.view, basis, metrics, checkpoint, pass_index, version)
 
     def _learning_rate_factor(self, samples: int) -> float:
         schedule = self._config.training.lr_schedule
         return rate_factor(schedule, self._schedule, samples, self._total_samples)
-
-    def _ask(self, kind: type[_T], messages: Mapping[str, ToNode]) -> Script[dict[str, _T]]:
-        """Send a message to each node and wait until all have answered with one of `kind`."""
-        questions = Questions(messages, self._now_s)
-        self._emit(questions.first())
-        answers: dict[str, _T] = {}
-        while questions.missing:
-            event = yield
-            node = getattr(event, "node", "")
-            if isinstance(event, kind) and node in questions.missing:
-                questions.answered(node, self._now_s)
-                answers[node] = event
-            self._emit(questions.due(self._now_s) if questions.missing else ())
-        return answers
-
-    def _await(self, kind: type[_T]) -> Script[_T]:
-        """Wait for one event of `kind`. Raises what the shell failed with instead."""
-        while True:
-            event = yield
-            if isinstance(event, FilesDone) and event.error is not None:
-                raise GeartrainError.from_dict(event.error)
-            if isinstance(event, kind):
-                return event
-
-    def _raise_term(self) -> Script[None]:
-        self._emit([RaiseTerm(self._plan.job)])
-        self.term = (yield from self._await(TermRaised)).term
-
-    def _files_done(self) -> Script[None]:
-        yield from self._await(FilesDone)
-
-    def _send(self, nodes: Iterable[str], message: ToNode) -> None:
-        self._emit(Send(node, message) for node in nodes)
-
-    def _journal(self, *entries: journal.Entry) -> None:
-        self._emit([Journal(self._plan.job, tuple(journal.encode(entry) for entry in entries))])
-
-    def _note(self, kind: str, message: str) -> None:
-        self.view.events.append((kind, message))
-
-    def _emit(self, commands: Iterable[Command]) -> None:
-        self._commands.extend(commands)
-
-    def _take_commands(self) -> list[Command]:
-        commands, self._commands = self._commands, []
-        return commands

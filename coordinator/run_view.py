@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
+
+from coordinator.events import GroupSpec
 
 
 @dataclass(slots=True)
@@ -13,8 +16,19 @@ class RunView:
     state: str = "probing"
     pass_index: int = 0
     version: int = 0
-    groups: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    groups: tuple[GroupSpec, ...] = ()
+    groups_reason: str = "groups are not formed yet"
+    generation: int = 0
     events: list[tuple[str, str]] = field(default_factory=list)
+
+    def groups_formed(self, groups: Iterable[GroupSpec], reason: str) -> None:
+        """These groups live from now on: a new generation."""
+        self.generation += 1
+        self.shares_changed(groups, reason)
+
+    def shares_changed(self, groups: Iterable[GroupSpec], reason: str) -> None:
+        """The same groups have other batches or shares."""
+        self.groups, self.groups_reason = tuple(groups), reason
 
 
 def brief(metrics: dict[str, Any]) -> str:

@@ -14,8 +14,9 @@ from coordinator import journal
 from coordinator.accounts import Accounts
 from coordinator.arrivals import AlreadyDecided, ArrivalCollector
 from coordinator.commands import Command, Journal, Send
-from coordinator.events import Arrival, Decide, GroupsChanged, GroupSpec, StepArrived, Tick, Wait
-from coordinator.grants import CutInterval, GiveGrant, GrantMachine
+from coordinator.events import Arrival, Decide, GroupsChanged, StepArrived, Tick, Wait
+from coordinator.grants import CutInterval, GiveGrant, GrantMachine, TokenLookup
+from coordinator.matching import Matching
 from coordinator.window import WindowMachine, WindowSettings
 from geartrain.errors import NonFiniteError, WireError
 from geartrain.wire.messages import Apply, Contribution, Decided, Grant, GrantedInterval, Staged
@@ -34,7 +35,7 @@ class TrainingPlan:
     num_rows: int
     servers: Mapping[str, int]
     workers: Mapping[str, int]
-    groups: tuple[GroupSpec, ...]
+    matching: Matching
     window: WindowSettings
     dense_lr: float
     sparse_lr: Mapping[str, float]
@@ -42,30 +43,38 @@ class TrainingPlan:
     min_share: int
     pass_versions: tuple[int, ...] = ()
     num_passes_told: int = 0
+    tokens: TokenLookup | None = None
 
 
 class Training:
     """Grants steps, collects reports, decides windows.
 
-    `rate_factor` gives the schedule's factor for the learning rates after a number of applied samples.
+    `rate_factor` gives the schedule's factor for the learning rates after a number of applied samples; `observe` hears
+    of every report once.
     """
 
     def __init__(
-        self, plan: TrainingPlan, version: int, accounts: Accounts, rate_factor: Callable[[int], float]
+        self,
+        plan: TrainingPlan,
+        version: int,
+        accounts: Accounts,
+        rate_factor: Callable[[int], float],
+        observe: Callable[[Staged], None] = lambda report: None,
     ) -> None:
         self._plan = plan
         self._rate_factor = rate_factor
         self._accounts = accounts
+        self._observe = observe
         self._grants = GrantMachine(
             plan.num_rows,
             pipeline_depth=plan.window.pipeline_depth,
             min_share=plan.min_share,
-            highest_group=min(spec.group for spec in plan.groups) - 1,
+            highest_group=min(spec.group for spec in plan.matching.groups) - 1,
+            tokens=plan.tokens,
         )
         self._window = WindowMachine(plan.window, version)
         self._arrivals = ArrivalCollector(plan.term, plan.servers)
-        self._members = {spec.group: spec.members for spec in plan.groups}
-        self._arrivals.set_groups(self._members, plan.workers, ())
+        self._members: dict[int, tuple[str, ...]] = {}
         self._current_grants: dict[tuple[int, int], Grant] = {}
         self._reported: dict[tuple[int, int], set[str]] = {}
         self._unconfirmed: dict[str, list[Apply]] = {server: [] for server in plan.servers}
@@ -79,17 +88,43 @@ class Training:
     @property
     def drained(self) -> bool:
         """The pass is decided to its end and every server has applied it."""
-        return self._grants.drained() and not any(self._unconfirmed.values())
+        return self._grants.drained() and self.idle
 
     def start(self, now_s: float) -> list[Command]:
-        """Make the groups live (once, before the first pass)."""
+        """Make the first groups live (once, before the first pass)."""
+        return self._set_groups(self._plan.matching, now_s)
+
+    def change_shares(self, matching: Matching, now_s: float) -> list[Command]:
+        """Other batches and shares for the groups that live, from the next grant on."""
+        self._grants.set_groups(matching.groups, (), self.version)
+        batches = {spec.group: spec.batch_size for spec in matching.groups}
+        return [
+            self._journal(journal.SharesChanged(self._plan.term, batches, matching.reason)),
+            *self._advance(now_s),
+        ]
+
+    def pause(self) -> None:
+        """Grant nothing more until `regroup`; what is in flight goes on to its decision."""
+        self._grants.pause()
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is in flight, and every server has applied what was decided."""
+        return self._grants.idle and not any(self._unconfirmed.values())
+
+    def regroup(self, matching: Matching, now_s: float) -> list[Command]:
+        """Make these groups live in place of all that were, while nothing is in flight; grant again."""
+        self._grants.resume()
+        return [*self._set_groups(matching, now_s), *self._advance(now_s)]
+
+    def _set_groups(self, matching: Matching, now_s: float) -> list[Command]:
         plan = self._plan
-        self._grants.set_groups(plan.groups, (), self.version)
-        live = frozenset(self._members)
-        self._window.handle(GroupsChanged(live, frozenset(), now_s), self._grants.round_state())
+        self._members = {spec.group: spec.members for spec in matching.groups}
+        self._arrivals.set_groups(self._members, plan.workers, ())
+        self._grants.set_groups(matching.groups, (), self.version)
+        self._window.handle(GroupsChanged(frozenset(self._members), frozenset(), now_s), self._grants.round_state())
         groups = {group: list(members) for group, members in self._members.items()}
-        reason = f"{len(groups)} group(s) of {len(plan.workers)} worker(s), equal shares"
-        return [self._journal(journal.GroupsChanged(plan.term, groups, [], reason))]
+        return [self._journal(journal.GroupsChanged(plan.term, groups, [], matching.reason))]
 
     def open_pass(self, pass_index: int, now_s: float) -> list[Command]:
         """Begin a pass and grant its first steps."""
@@ -108,6 +143,7 @@ class Training:
         if report.node not in seen:
             seen.add(report.node)
             self._accounts.reported(report)
+            self._observe(report)
         return self._arrived(outcome, now_s) if isinstance(outcome, Arrival) else []
 
     def tick(self, now_s: float) -> list[Command]:
@@ -136,6 +172,16 @@ class Training:
             for apply in waiting:
                 yield Send(server, apply)
 
+    def change_window(self, settings: WindowSettings, now_s: float) -> list[Command]:
+        """Close windows by other settings from now on."""
+        self._window.change(settings)
+        return self._decide_all(Tick(now_s), now_s)
+
+    @property
+    def window_settings(self) -> WindowSettings:
+        """The settings by which windows close now."""
+        return self._window.settings
+
     def snapshot(self, now_s: float) -> dict[str, Any]:
         """The state of the window for `/v1/window`."""
         return self._window.snapshot(now_s)
@@ -158,6 +204,7 @@ class Training:
             servers=dict(arrival.servers),
         )
         self._grants.arrived(arrival.id)
+        self._accounts.step_arrived(arrival.id)
         return [self._journal(entry), *self._decide_all(StepArrived(arrival, now_s), now_s)]
 
     def _decide_all(self, event: StepArrived | Tick, now_s: float) -> list[Command]:

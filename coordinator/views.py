@@ -29,15 +29,16 @@ def job_views(core: Core) -> list[dict[str, Any]]:
 
 def job_view(core: Core, record: JobRecord | PastJob) -> dict[str, Any]:
     """A job with its state, progress and result."""
-    job = core.jobs.job(record.id)
+    state, reason = core.state_of(record.id)
     return {
         "id": record.id,
         "name": record.name,
-        "state": job.state,
-        "reason": job.reason,
+        "state": state,
+        "reason": reason,
         "error": record.error,
         "submitted_at": record.submitted_at,
         "progress": record.progress or None,
+        "report": record.report or None,
         "result": record.result,
     }
 

@@ -33,6 +33,8 @@ MODES = ("sync", "async", "hybrid")
 class WindowSettings:
     """How windows close. `window_ms` None: from the history of arrivals; `max_staleness` None: 2 x groups + depth.
 
+    Without `step_scale` every window is a whole step of the optimizer, however few of the round's samples it holds.
+
     Raises ConfigError for values that no window could work with.
     """
 
@@ -41,6 +43,7 @@ class WindowSettings:
     staleness_decay: float = 0.9
     max_staleness: int | None = None
     pipeline_depth: int = 0
+    step_scale: bool = True
 
     def __post_init__(self) -> None:
         checks = {
@@ -95,6 +98,15 @@ class WindowMachine:
         command = self._decide(round_state, event.now_s)
         self._reason = command.reason
         return [command]
+
+    def change(self, settings: WindowSettings) -> None:
+        """Close windows by other settings from the next look on."""
+        self._settings = settings
+
+    @property
+    def settings(self) -> WindowSettings:
+        """The settings in force."""
+        return self._settings
 
     def snapshot(self, now_s: float) -> dict[str, Any]:
         """The state for `/v1/window`. `open_window`: None, or how long it is open and which groups are in it."""
@@ -247,7 +259,8 @@ class WindowMachine:
         if not contributions:
             return Decide(self.version, (), skipped, divisor=0.0, step_scale=0.0, reason=reason)
         self.version += 1
-        return Decide(self.version, contributions, skipped, weighted, weighted / planned, reason)
+        scale = weighted / planned if self._settings.step_scale else 1.0
+        return Decide(self.version, contributions, skipped, weighted, scale, reason)
 
     def _weigh(self, arrival: Arrival) -> WeighedStep:
         beyond = max(0, self.version - arrival.version - self._settings.pipeline_depth)

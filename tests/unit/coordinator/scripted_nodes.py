@@ -47,6 +47,7 @@ def job_config(**changes: Any) -> JobConfig:
         "data": {"root": "/data", "format": "csv", "train": ["train.csv"], "valid": ["valid.csv"], "test": ["t.csv"]},
         "model": {"type": "deepfm", "embedding_dim": 2, "hidden": [2]},
         "training": {"passes": 2, "batch_size": 8},
+        "heterogeneous": False,
     }
     return JobConfig.from_resolved({**fields, **changes})
 
@@ -65,6 +66,7 @@ def data_index(train: int = 50, valid: int = 10, test: int = 10) -> DatasetIndex
 class ScriptedNodes:
     """A core with scripted nodes. `sent` keeps all messages by node, `entries` the journal, `aucs` what valid gives.
 
+    `speeds` (samples/s, else 1000) and `models` say what kind of device a worker is.
     `mute` nodes hear nothing and send no heartbeat, those in `never_answer` are alive but say nothing else; the next
     message of each type in `lose_next` is lost.
     """
@@ -84,6 +86,8 @@ class ScriptedNodes:
         self.lose_next: set[type] = set()
         self.report_twice = False
         self.skip_steps: set[int] = set()
+        self.speeds: dict[str, float] = {}
+        self.models: dict[str, str] = {}
         self._early: dict[str, set[int]] = {}
         self._snapshots: set[tuple[str, int, int]] = set()
         self._waiting: list[Callable[[], list[Command]]] = []
@@ -181,6 +185,8 @@ class ScriptedNodes:
                 self._answer(wire.StoreListening(node, message.term, message.group, "127.0.0.1:1"))
             case wire.JoinGroup():
                 self._answer(wire.GroupFormed(node, message.term, message.group))
+            case wire.Probe():
+                self._answer(wire.Probed(node, message.term, message.job, self._measure(node, message)))
             case wire.Grant():
                 self._compute(node, message)
             case wire.Apply():
@@ -208,6 +214,24 @@ class ScriptedNodes:
             files = {f"rows.{node}": {"bytes": 1, "kind": kind}}
             self._answer(wire.SnapshotTaken(node, asked.term, asked.snapshot, files))
         self._answer(wire.SnapshotBegun(node, asked.term, asked.snapshot))
+
+    def _measure(self, node: str, asked: wire.Probe) -> wire.ProbeReport:
+        model = self.models.get(node, "cpu")
+        sizes = [size for size in (2, 4, 8) for _ in range(asked.num_probes)]
+        return wire.ProbeReport(
+            device=wire.DeviceFacts(model, "vendor", False, ["fp32"]),
+            timings=[wire.ProbeTiming(size, 0, size / self.speeds.get(node, 1000.0), 0.0) for size in sizes],
+            max_samples=None,
+            pull_mb_per_s={},
+            push_mb_per_s={},
+            round_trip_ms={},
+            memory_gb_per_s=1.0,
+            bytes_per_sample=0.0,
+            precision="fp32",
+            precision_samples_per_s={},
+            numeric_drift=0.0,
+            seconds=0.1,
+        )
 
     def _apply(self, node: str, decision: wire.Apply) -> None:
         """As a server does: in order, once each; what comes early waits."""
@@ -241,6 +265,7 @@ class ScriptedNodes:
             skipped=skipped,
             step_ms=10.0,
             wait_ms=1.0,
+            busy_ms=1000 * (stop - start) / self.speeds.get(node, 1000.0),
         )
         self._answer(report)
         if self.report_twice:

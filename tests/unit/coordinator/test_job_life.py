@@ -246,7 +246,7 @@ def test_the_schedule_is_in_the_decisions_of_every_mode() -> None:
             "dense_optimizer": {"type": "adam", "lr": 0.1},
             "sparse_optimizer": {"type": "sgd", "lr": 1.0},
         }
-        nodes.submit(job_config(training=training, sync={"mode": mode}), data_index(valid=0))
+        nodes.submit(job_config(training=training, sync={"mode": mode, "group_size": 2}), data_index(valid=0))
         nodes.run()
         decided = [entry for entry in nodes.entries if isinstance(entry, journal.Decided)]
         assert [round(entry.sparse_lr["user"], 6) for entry in decided] == [0, 0.2, 0.4, 0.6, 0.8, 1, 1, 1, 1, 1]

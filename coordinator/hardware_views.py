@@ -1,0 +1,82 @@
+"""What people see of unlike hardware: portraits, groups and shares, in the shapes of the REST interface. Pure."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from coordinator.core import Core
+from coordinator.events import GroupSpec
+from coordinator.portrait_memory import unmeasured
+from coordinator.run import JobRun
+from coordinator.shares import cut_by_time, cut_equally, finishing_s
+from geartrain.errors import NotFoundError
+from geartrain.types import Interval
+
+
+def portrait_views(core: Core) -> list[dict[str, Any]]:
+    """The portraits of the running job, or of the last one."""
+    run = _run(core)
+    if run is None or run.matcher is None:
+        return []
+    return [portrait.to_dict() for portrait in run.matcher.portraits.values()]
+
+
+def portrait_view(core: Core, worker: str) -> dict[str, Any]:
+    """One portrait, with those that it replaced. Raises `NotFoundError`."""
+    run = _run(core)
+    if run is not None and run.matcher is not None and worker in run.matcher.portraits:
+        history = [earlier.to_dict() for earlier in run.matcher.book.history(worker)]
+        return {**run.matcher.portraits[worker].to_dict(), "history": history}
+    speed = core.portraits.starting_speeds.get(worker)
+    if speed is None:
+        raise NotFoundError(f"there is no portrait of {worker!r} yet", field="worker", value=worker)
+    device = next((node.device for node in core.members.all_nodes() if node.name == worker), "")
+    return {**unmeasured(worker, device, speed, core.unix_time()).to_dict(), "history": []}
+
+
+def groups_view(core: Core) -> dict[str, Any]:
+    """The groups that live, with their shares and the reason for them."""
+    run, active = core.run, core.jobs.active
+    if run is None or active is None:
+        return {"job": None, "generation": 0, "reason": "no job trains", "groups": []}
+    return {
+        "job": active.id,
+        "generation": run.view.generation,
+        "reason": run.view.groups_reason,
+        "groups": [_group(run, spec) for spec in run.view.groups],
+    }
+
+
+def _run(core: Core) -> JobRun | None:
+    return core.run or core.last_run
+
+
+def _group(run: JobRun, spec: GroupSpec) -> dict[str, Any]:
+    basis = run.report_basis()
+    expected = None
+    if basis.costs and spec.batch_size > 0:
+        costs = [basis.costs[member] for member in spec.members]
+        expected = round(spec.batch_size / finishing_s(spec.batch_size, costs, basis.tokens_per_sample), 1)
+    return {
+        "group": spec.group,
+        "members": list(spec.members),
+        "batch_size": spec.batch_size,
+        "shares": _shares(run, spec),
+        "samples_per_s": expected,
+    }
+
+
+def _shares(run: JobRun, spec: GroupSpec) -> dict[str, float]:
+    """Each member's part of a batch of typical samples."""
+    basis = run.report_basis()
+    whole = Interval(0, 0, spec.batch_size)
+    if spec.costs:
+        tokens = np.rint(np.arange(spec.batch_size + 1) * basis.tokens_per_sample).astype(np.int64)
+        cuts, _ = cut_by_time(whole, spec.costs, basis.min_share, tokens if basis.tokens_per_sample else None)
+    else:
+        cuts, _ = cut_equally(whole, len(spec.members), basis.min_share)
+    sizes = [stop - start for start, stop in pairwise(cuts)]
+    return {member: size / max(1, spec.batch_size) for member, size in zip(spec.members, sizes, strict=True)}

@@ -1,0 +1,168 @@
+"""From portraits to sync groups and shares, at the start of a job and while it runs. Pure.
+
+Groups put like with like; batches and shares are cut so that all members of all groups finish together. A portrait that
+changes gives new shares from the next grant on, and new groups where these are clearly better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from coordinator.cost_model import StepTiming
+from coordinator.events import GroupSpec, MemberCost
+from coordinator.grouping import Candidate, Regrouper, partition
+from coordinator.portrait import Portrait
+from coordinator.portrait_book import PortraitBook
+from coordinator.shares import batch_sizes_by_time, group_batch_sizes
+from geartrain.wire.messages import Staged
+
+LOOK_EVERY = 20
+"""Windows between two looks at whether other groups were better."""
+
+
+@dataclass(frozen=True, slots=True)
+class MatchSettings:
+    """What groups and shares are made for. `group_size` None: by measured speed; `min_share` as for the grants."""
+
+    batch_size: int
+    mode: str
+    group_size: int | None
+    min_share: int = 0
+    tokens_per_sample: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """Groups with their batches and their members' costs, and why they are as they are."""
+
+    groups: tuple[GroupSpec, ...]
+    reason: str
+
+
+def match_equally(workers: Sequence[str], settings: MatchSettings, first_group: int) -> Matching:
+    """Equal shares: groups of `group_size` workers in the order of their names (None: one group); the last takes the
+    rest."""
+    size = len(workers) if settings.group_size is None else min(settings.group_size, len(workers))
+    members = [tuple(workers[at : at + size]) for at in range(0, len(workers), size)]
+    batches = group_batch_sizes(settings.batch_size, [len(group) for group in members], settings.min_share)
+    groups = tuple(
+        GroupSpec(first_group + number, group, batch)
+        for number, (group, batch) in enumerate(zip(members, batches, strict=True))
+    )
+    return Matching(groups, f"{len(groups)} group(s) of {len(workers)} worker(s), equal shares")
+
+
+class Matcher:
+    """Groups and shares of a job whose workers have portraits. Group ids are counted from `first_group`."""
+
+    def __init__(self, settings: MatchSettings, book: PortraitBook, first_group: int) -> None:
+        self._settings = settings
+        self.book = book
+        self.next_group = first_group
+        self._regrouper = Regrouper()
+        self._groups: tuple[GroupSpec, ...] = ()
+        self._gone: set[str] = set()
+
+    def match(self) -> Matching:
+        """Groups and shares by the portraits as they are."""
+        candidates = self._candidates()
+        wanted = self._settings.group_size
+        if self._settings.mode == "sync" and wanted is None:
+            # All wait for all: more groups than vendors gain nothing.
+            wanted = len(candidates)
+        found = partition(candidates, wanted)
+        return self._new_groups(found.groups, found.reason)
+
+    def adopt(self, members: Sequence[tuple[str, ...]], reason: str) -> Matching:
+        """These groups, chosen by the caller, with shares by the portraits."""
+        return self._new_groups(members, reason)
+
+    def lost(self, workers: Collection[str], reason: str) -> Matching:
+        """The groups without workers that are gone: the others of a group go on under a new id, other groups stay."""
+        self._gone.update(workers)
+        left: list[tuple[int, tuple[str, ...]]] = []
+        for spec in self._groups:
+            members = tuple(worker for worker in spec.members if worker not in self._gone)
+            if members == spec.members:
+                left.append((spec.group, members))
+            elif members:
+                left.append((self.next_group, members))
+                self.next_group += 1
+        self._groups = self._with_shares(left)
+        return Matching(self._groups, f"{reason}; batches are {_batches(self._groups)}")
+
+    def observe(self, report: Staged, unix_time: float) -> Matching | None:
+        """Take a real step into account; other shares for the same groups where the portrait has changed by it."""
+        if report.skipped or report.num_samples == 0:
+            return None
+        timing = StepTiming(report.num_samples, report.num_tokens, report.busy_ms / 1000)
+        change = self.book.observe(report.node, timing, unix_time)
+        return self.reshare(change.reason) if change is not None else None
+
+    def reshare(self, reason: str) -> Matching | None:
+        """Shares of the groups that are, by the portraits as they are now; None when nothing changes."""
+        groups = self._with_shares([(spec.group, spec.members) for spec in self._groups])
+        if groups == self._groups:
+            return None
+        self._groups = groups
+        return Matching(groups, f"{reason}; batches are {_batches(groups)}")
+
+    def regroup(self, version: int) -> Matching | None:
+        """Other groups, with new ids, if they are clearly better now; to be asked after every window."""
+        settings = self._settings
+        if settings.group_size is not None or settings.mode == "sync" or version % LOOK_EVERY:
+            return None
+        current = tuple(spec.members for spec in self._groups)
+        found = self._regrouper.consider(current, self._candidates(), version)
+        return self._new_groups(found.groups, found.reason) if found is not None else None
+
+    @property
+    def portraits(self) -> Mapping[str, Portrait]:
+        """The portraits in force, by worker."""
+        return self.book.portraits()
+
+    def _new_groups(self, members: Sequence[tuple[str, ...]], reason: str) -> Matching:
+        first = self.next_group
+        self.next_group += len(members)
+        self._groups = self._with_shares([(first + number, group) for number, group in enumerate(members)])
+        return Matching(self._groups, f"{reason}; batches are {_batches(self._groups)}")
+
+    def _with_shares(self, groups: Sequence[tuple[int, tuple[str, ...]]]) -> tuple[GroupSpec, ...]:
+        settings, costs = self._settings, self.book.costs()
+        members = [tuple(costs[worker] for worker in names) for _, names in groups]
+        if _alike([cost for group in members for cost in group]):
+            batches = group_batch_sizes(settings.batch_size, [len(group) for group in members], settings.min_share)
+        else:
+            batches = batch_sizes_by_time(settings.batch_size, members, settings.tokens_per_sample, settings.min_share)
+        specs = [
+            GroupSpec(number, names, batch, group)
+            for (number, names), batch, group in zip(groups, batches, members, strict=True)
+        ]
+        if settings.tokens_per_sample == 0:
+            # Where cards are alike and samples too, shares are equal: the numbers are those of the classic way.
+            specs = [replace(spec, costs=()) if _alike(spec.costs) else spec for spec in specs]
+        return tuple(specs)
+
+    def _candidates(self) -> list[Candidate]:
+        settings = self._settings
+        costs = self.book.costs()
+        present = {worker: one for worker, one in self.book.portraits().items() if worker not in self._gone}
+        typical = max(1, settings.batch_size // len(present))
+        return [
+            Candidate(
+                worker,
+                portrait.model,
+                portrait.vendor,
+                costs[worker].cost.samples_per_s(typical, settings.tokens_per_sample),
+            )
+            for worker, portrait in present.items()
+        ]
+
+
+def _alike(costs: Sequence[MemberCost]) -> bool:
+    return len(set(costs)) <= 1
+
+
+def _batches(groups: Sequence[GroupSpec]) -> str:
+    return ", ".join(f"{spec.batch_size} for {'+'.join(spec.members)}" for spec in groups)

@@ -1,0 +1,193 @@
+"""A whole job whose workers are unlike, on scripted nodes: probes, shares by speed, corrections, other groups."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator import adjusting, hardware_views, journal
+from coordinator.conservation import prove_conservation
+from geartrain.errors import ConfigError, ConflictError, NotFoundError
+from geartrain.wire import messages as wire
+from scripted_nodes import ScriptedNodes, data_index, job_config
+
+UNLIKE = {"w0": 3000.0, "w1": 2000.0, "w2": 1000.0, "w3": 1000.0}
+
+
+def unlike_nodes(speeds: dict[str, float] = UNLIKE, seed: int = 0) -> ScriptedNodes:
+    nodes = ScriptedNodes(num_workers=len(speeds), seed=seed)
+    nodes.speeds = dict(speeds)
+    nodes.models = {worker: f"card{speed:g}" for worker, speed in speeds.items()}
+    return nodes
+
+
+def config(**sync: object) -> dict[str, object]:
+    return {
+        "heterogeneous": True,
+        "training": {"passes": 1, "batch_size": 70},
+        "sync": {"mode": "hybrid", "window_ms": 5, **sync},
+    }
+
+
+def shares(nodes: ScriptedNodes, since: int = 0) -> dict[str, list[int]]:
+    """Samples of each worker's steps, in the order of the grants from the `since`-th message on."""
+    members: dict[int, list[str]] = {}
+    found: dict[str, list[int]] = {}
+    for place, (node, message) in enumerate(nodes.sent):
+        if isinstance(message, wire.JoinGroup):
+            members[message.group] = message.members
+        if isinstance(message, wire.Grant) and place >= since:
+            rank = members[message.group].index(node)
+            found.setdefault(node, []).append(message.interval.cuts[rank + 1] - message.interval.cuts[rank])
+    return found
+
+
+def test_workers_get_what_they_can_do_in_the_same_time() -> None:
+    nodes = unlike_nodes()
+    job = nodes.submit(job_config(**config()), data_index(train=700))
+    nodes.run()
+    result = nodes.core.records[job].result
+    assert result is not None
+    assert result["groups"] == [["w0", "w1"], ["w2", "w3"]]
+    for worker, sizes in shares(nodes).items():
+        assert all(size == round(UNLIKE[worker] / 100) for size in sizes[:5]), (worker, sizes)
+    assert [row["solo_samples_per_s"] for row in result["workers"]] == [3000.0, 2000.0, 1000.0, 1000.0]
+    assert result["heterogeneity"]["sum_of_solo_samples_per_s"] == 7000.0
+    assert result["heterogeneity"]["equal_shares_samples_per_s"] == pytest.approx(4000.0, rel=0.03)
+    assert result["heterogeneity"]["imbalance"]["p90"] == pytest.approx(1.0, abs=0.1)
+    prove_conservation(nodes.entries, 700, 1)
+
+
+def test_equal_shares_without_heterogeneous() -> None:
+    nodes = unlike_nodes()
+    job = nodes.submit(job_config(**{**config(), "heterogeneous": False}), data_index(train=280))
+    nodes.run()
+    result = nodes.core.records[job].result
+    assert result is not None
+    assert result["groups"] == [["w0", "w1", "w2", "w3"]]
+    assert not any(isinstance(message, wire.Probe) for _, message in nodes.sent)
+    assert {size for sizes in shares(nodes).values() for size in sizes} <= {17, 18}
+    assert result["heterogeneity"]["throughput_over_sum_of_solo"] is None
+
+
+def test_like_workers_share_equally_in_one_group() -> None:
+    nodes = ScriptedNodes(num_workers=4)
+    nodes.speeds = {"w0": 1000.0, "w1": 1040.0, "w2": 980.0, "w3": 1010.0}
+    job = nodes.submit(job_config(**config()), data_index(train=280))
+    nodes.run()
+    result = nodes.core.records[job].result
+    assert result is not None
+    assert result["groups"] == [["w0", "w1", "w2", "w3"]]
+    assert {size for sizes in shares(nodes).values() for size in sizes} <= {17, 18}
+
+
+def test_groups_of_one_in_async_mode() -> None:
+    nodes = unlike_nodes()
+    job = nodes.submit(job_config(**config(mode="async")), data_index(train=280))
+    nodes.run()
+    result = nodes.core.records[job].result
+    assert result is not None
+    assert sorted(result["groups"]) == [["w0"], ["w1"], ["w2"], ["w3"]]
+    prove_conservation(nodes.entries, 280, 1)
+
+
+def test_a_card_that_slows_down_gets_less() -> None:
+    nodes = unlike_nodes()
+    nodes.submit(job_config(**config(group_size=4)), data_index(train=70 * 120))
+    nodes.run(lambda: nodes.core.run is not None and nodes.core.run.view.version >= 20)
+    nodes.speeds["w0"] = 1500.0
+    nodes.run()
+    since = len(nodes.sent) - 8
+    after = shares(nodes, since)
+    assert after["w0"][-1] < after["w1"][-1]
+    reasons = [entry.reason for entry in nodes.entries if isinstance(entry, journal.SharesChanged)]
+    assert reasons
+    assert "w0" in reasons[0]
+    prove_conservation(nodes.entries, 70 * 120, 1)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("pipeline_depth", [0, 1])
+def test_groups_are_formed_anew_when_a_card_becomes_another(seed: int, pipeline_depth: int) -> None:
+    speeds = {f"w{number}": 3000.0 if number < 3 else 1000.0 for number in range(6)}
+    nodes = unlike_nodes(speeds, seed)
+    nodes.submit(job_config(**config(pipeline_depth=pipeline_depth)), data_index(train=70 * 400))
+    nodes.run(lambda: nodes.core.run is not None and nodes.core.run.view.version >= 20)
+    assert nodes.core.run is not None
+    assert [set(spec.members) for spec in nodes.core.run.view.groups] == [{"w0", "w1", "w2"}, {"w3", "w4", "w5"}]
+    before = {spec.group for spec in nodes.core.run.view.groups}
+    nodes.speeds["w0"] = 1000.0
+    nodes.run(lambda: nodes.core.run is None or nodes.core.run.view.generation > 1)
+    assert nodes.core.run is not None, "the job ended before groups were formed anew"
+    after = nodes.core.run.view.groups
+    assert [set(spec.members) for spec in after] == [{"w1", "w2"}, {"w0", "w3", "w4", "w5"}]
+    assert not before & {spec.group for spec in after}
+    nodes.run()
+    assert nodes.core.records["job0"].result is not None
+    prove_conservation(nodes.entries, 70 * 400, 1)
+
+
+def test_a_portrait_set_by_hand_counts_at_once_and_is_corrected() -> None:
+    nodes = unlike_nodes()
+    nodes.submit(job_config(**config(group_size=4)), data_index(train=70 * 200))
+    nodes.run(lambda: nodes.core.run is not None and nodes.core.run.view.version >= 5)
+    nodes.deliver(adjusting.put_portrait(nodes.core, "w3", 3000.0, nodes.now_s))
+    assert hardware_views.portrait_view(nodes.core, "w3")["source"] == "set"
+    version = nodes.core.run.view.version if nodes.core.run is not None else 0
+    place = len(nodes.sent)
+    nodes.run(lambda: nodes.core.run is not None and nodes.core.run.view.version >= version + 4)
+    assert shares(nodes, place)["w3"][-1] == pytest.approx(23, abs=2)
+    nodes.run(lambda: nodes.core.run is not None and nodes.core.run.view.version >= version + 60)
+    assert shares(nodes)["w3"][-1] == pytest.approx(10, abs=1)
+    assert hardware_views.portrait_view(nodes.core, "w3")["source"] == "steps"
+
+
+def test_what_cannot_be_set_is_refused_by_name() -> None:
+    nodes = unlike_nodes()
+    with pytest.raises(NotFoundError, match="w9"):
+        adjusting.put_portrait(nodes.core, "w9", 10.0, 0.0)
+    with pytest.raises(NotFoundError, match="s0"):
+        adjusting.put_portrait(nodes.core, "s0", 10.0, 0.0)
+    for wrong in (0.0, -1.0, float("inf"), float("nan")):
+        with pytest.raises(ConfigError, match="samples_per_s"):
+            adjusting.put_portrait(nodes.core, "w0", wrong, 0.0)
+    with pytest.raises(ConflictError):
+        adjusting.change_window(nodes.core, {"window_ms": 5}, 0.0)
+
+
+def test_a_speed_set_before_any_job_is_where_the_next_one_begins() -> None:
+    nodes = unlike_nodes()
+    adjusting.put_portrait(nodes.core, "w3", 3000.0, 0.0)
+    assert hardware_views.portrait_view(nodes.core, "w3")["samples_per_s"] == 3000.0
+    nodes.submit(job_config(**config(group_size=4)), data_index(train=700))
+    nodes.run(lambda: nodes.core.run is not None and nodes.core.run.view.version >= 1)
+    assert shares(nodes)["w3"][0] == pytest.approx(23, abs=1)
+
+
+def test_the_second_job_on_the_same_devices_needs_no_probes() -> None:
+    nodes = unlike_nodes()
+    nodes.submit(job_config(**config()), data_index(train=140))
+    nodes.run()
+    first = sum(isinstance(message, wire.Probe) for _, message in nodes.sent)
+    nodes.submit(job_config(**config()), data_index(train=140))
+    nodes.run()
+    assert first == 4
+    assert sum(isinstance(message, wire.Probe) for _, message in nodes.sent) == 4
+    changed = {**config(), "model": {"type": "deepfm", "embedding_dim": 4, "hidden": [2]}}
+    nodes.submit(job_config(**changed), data_index(train=140))
+    nodes.run()
+    assert sum(isinstance(message, wire.Probe) for _, message in nodes.sent) == 8, "another model costs something else"
+
+
+def test_the_window_can_be_changed_while_a_job_trains() -> None:
+    nodes = unlike_nodes()
+    nodes.submit(job_config(**config()), data_index(train=1400))
+    nodes.run(lambda: nodes.core.run is not None and nodes.core.run.view.version >= 2)
+    nodes.deliver(adjusting.change_window(nodes.core, {"mode": "async", "window_ms": 7.0}, nodes.now_s))
+    assert nodes.core.run is not None
+    window = nodes.core.run.window(nodes.now_s)
+    assert window is not None
+    assert (window["mode"], window["window_ms"]) == ("async", 7.0)
+    with pytest.raises(ConfigError, match="window_ms"):
+        adjusting.change_window(nodes.core, {"window_ms": -1.0}, nodes.now_s)
+    nodes.run()
+    prove_conservation(nodes.entries, 1400, 1)
