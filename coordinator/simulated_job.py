@@ -10,13 +10,17 @@ import numpy as np
 from coordinator.matching import MatchSettings
 from coordinator.portrait import Portrait
 from coordinator.portrait_book import PortraitBook
-from coordinator.simulated_devices import KEY_BYTES, STATISTICS_BYTES, Members, SimulatedWorker
+from coordinator.simulated_devices import KEY_BYTES, STATISTICS_BYTES, Array, Members, SimulatedWorker
 from coordinator.simulated_steps import Surroundings
 from coordinator.window import WindowSettings
 from geartrain.wire.message import DeviceFacts, ProbeReport, ProbeTiming
 
+PROBE_S = 0.1
+"""About this long is the largest probe step, as in `dense_workers.probe_timing`."""
 PROBED_OF_A_KIND = 8
 """Workers of one device that are probed; the others take over what these measured, in turn."""
+
+_NEVER_SLOW = np.array([-np.inf])
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,61 +47,75 @@ def probe_workers(
     """The portraits that probes of these workers would give. `starting_speeds`: samples/s that a person set."""
     random = np.random.default_rng([seed, 1])
     book = PortraitBook(job.update_every_steps, starting_speeds)
-    probed: dict[str, list[ProbeReport]] = {}
+    of_kind: dict[str, list[Portrait]] = {}
+    portraits: list[Portrait] = []
     for worker in workers:
-        of_kind = probed.setdefault(worker.device, [])
-        if len(of_kind) < PROBED_OF_A_KIND:
-            of_kind.append(_probe(worker, job, random))
-            measured = of_kind[-1]
+        known = of_kind.setdefault(worker.device, [])
+        if len(known) < PROBED_OF_A_KIND or worker.name in starting_speeds:
+            portraits.append(book.probed(worker.name, worker.device, _probe(worker, job, random), 0.0))
+            if worker.name not in starting_speeds:
+                known.append(portraits[-1])
         else:
-            of_kind.append(of_kind.pop(0))
-            measured = of_kind[-1]
-        book.probed(worker.name, worker.device, measured, 0.0)
-    return list(book.portraits().values())
+            known.append(known.pop(0))
+            portraits.append(replace(known[-1], worker=worker.name))
+    return portraits
 
 
 def book_of(portraits: Sequence[Portrait], job: SimulatedJob) -> PortraitBook:
     """A book of its own for one simulation: what steps correct in it concerns no other."""
     book = PortraitBook(job.update_every_steps, {})
     for portrait in portraits:
-        book.restored(replace(portrait))
+        book.restored(portrait)
     return book
 
 
 def _probe(worker: SimulatedWorker, job: SimulatedJob, random: np.random.Generator) -> ProbeReport:
     """Timed steps of three sizes, as `dense_workers.prober` takes them: pull, compute, push, nobody beside."""
-    around, card, members = job.around, worker.card, Members([worker])
-    most = min(job.match.batch_size, card.max_samples or job.match.batch_size)
-    sizes = [max(1, most // part) for part in (4, 2, 1)]
+    card, members, mean_tokens = worker.card, Members([worker]), job.match.tokens_per_sample
+    most = _largest_probe(worker, job)
+    sizes = sorted({max(1, job.match.min_share, most // part) for part in (4, 2, 1)})
     samples = np.repeat(np.array(sizes, dtype=np.float64), job.num_probes)
-    # Up to a quarter more or fewer tokens, by the content of the batch: else their cost would be one with that of samples.
-    tokens = np.round(samples * job.match.tokens_per_sample * random.uniform(0.75, 1.25, len(samples)))
-    rows = around.traffic.rows(samples)
-    row_bytes = 2 * (KEY_BYTES + around.traffic.row_bytes) + STATISTICS_BYTES
-    transfer = (row_bytes * rows + 2 * around.traffic.dense_bytes) * members.byte_s
-    transfer += rows / (around.servers * around.overheads.pull_rows_per_s)
-    compute = np.array(
-        [
-            members.jittered(members.step_s(np.array([n]), np.array([t]), np.array([-np.inf])), random)[0]
-            for n, t in zip(samples, tokens, strict=True)
-        ]
-    )
-    seconds = transfer + compute + around.overheads.step_ms / 1000
+    # Up to a quarter more or fewer tokens, by content: else their cost could not be told from that of samples.
+    tokens = np.round(samples * mean_tokens * random.uniform(0.75, 1.25, len(samples)))
+    others = _solo_others_s(members, job, samples)
+    seconds = [
+        float(members.jittered(members.step_s(one, of_it, _NEVER_SLOW), random)[0])
+        for one, of_it in zip(samples[:, None], tokens[:, None], strict=True)
+    ]
     speed = 0.0 if card.bandwidth_mb_s is None else card.bandwidth_mb_s
     return ProbeReport(
         device=DeviceFacts(card.name, card.vendor, True, list(card.precisions)),
         timings=[
-            ProbeTiming(int(n), int(t), float(whole), float(part))
-            for n, t, whole, part in zip(samples, tokens, seconds, transfer, strict=True)
+            ProbeTiming(int(size), int(of_it), other_s + compute_s, other_s)
+            for size, of_it, other_s, compute_s in zip(samples, tokens, others.tolist(), seconds, strict=True)
         ],
         max_samples=card.max_samples,
         pull_mb_per_s={"s0": speed},
         push_mb_per_s={"s0": speed},
-        round_trip_ms={"s0": around.overheads.round_trip_ms},
+        round_trip_ms={"s0": job.around.overheads.round_trip_ms},
         memory_gb_per_s=0.0,
         bytes_per_sample=0.0,
         precision="fp32",
         precision_samples_per_s={},
         numeric_drift=0.0,
-        seconds=float(seconds.sum()),
+        seconds=sum(seconds) + float(others.sum()),
     )
+
+
+def _largest_probe(worker: SimulatedWorker, job: SimulatedJob) -> int:
+    """The samples of a step of about `PROBE_S`, or the most that the job and the card's memory allow."""
+    limit = min(job.match.batch_size, worker.card.max_samples or job.match.batch_size)
+    one, tokens = np.ones(1), np.array([job.match.tokens_per_sample])
+    sample_s = float(Members([worker]).step_s(one, tokens, _NEVER_SLOW)[0])
+    return max(1, min(limit, int(PROBE_S / sample_s)))
+
+
+def _solo_others_s(members: Members, job: SimulatedJob, num_samples: Array) -> Array:
+    """Seconds beside the card's own of steps of `num_samples` float64[N] that the one member takes alone."""
+    around = job.around
+    rows = around.traffic.rows(num_samples)
+    row_bytes = 2 * (KEY_BYTES + around.traffic.row_bytes) + STATISTICS_BYTES
+    transfers_s = (row_bytes * rows + 2 * around.traffic.dense_bytes) * members.byte_s
+    servers_s = rows / (around.servers * around.overheads.pull_rows_per_s)
+    seconds: Array = transfers_s + servers_s + around.overheads.step_ms / 1000
+    return seconds
