@@ -183,7 +183,7 @@ def _pooled(kind: Sequence[Portrait]) -> dict[str, CostModel]:
         median(cost.error for cost in costs),
     )
     shared = mean.scaled(median(predicted[one.worker] for one in near) / mean.seconds(step_samples, num_tokens))
-    return {one.worker: shared if one in near else one.cost for one in kind}
+    return {one.worker: one.cost for one in kind} | {one.worker: shared for one in near}
 
 
 def _without_place(device_spec: str) -> str:

@@ -52,9 +52,9 @@ def test_jitter_changes_nothing(jitter: float, seed: int) -> None:
 @given(st.integers(0, 400), st.integers(1, 7), st.floats(3.0, 100.0), RANDOMS)
 def test_a_few_slow_steps_change_nothing(quiet: int, num_slow: int, factor: float, rng: random.Random) -> None:
     ratios = [
-        *jittered(rng, quiet, 0.1),
-        *jittered(rng, num_slow, 0.1, factor),
-        *jittered(rng, 400 - quiet, 0.1),
+        *jittered(rng, quiet, 0.05),
+        *jittered(rng, num_slow, 0.05, factor),
+        *jittered(rng, 400 - quiet, 0.05),
     ]
     assert first_verdict(RatioWatch(100), ratios) is None
 
