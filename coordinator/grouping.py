@@ -88,9 +88,9 @@ def partition(candidates: Sequence[Candidate], group_size: int | None = None, pr
 def partition_cost(groups: Groups, candidates: Sequence[Candidate], price: float = GROUP_PRICE) -> float:
     """The cost of any partition of all `candidates`, as `partition` defines it."""
     speed = {one.worker: one.samples_per_s for one in candidates}
-    slowest = {worker: min(speed[one] for one in members) for members in groups for worker in members}
+    slowest = [min(speed[worker] for worker in members) for members in groups]
     # fsum: the same whatever the order of the workers.
-    idle = fsum(speed[worker] - slowest[worker] for worker in slowest)
+    idle = fsum(speed[worker] - least for members, least in zip(groups, slowest, strict=True) for worker in members)
     return (idle / fsum(speed.values()) if idle else 0.0) + price * (len(groups) - _num_vendors(candidates))
 
 

@@ -46,7 +46,7 @@ def split_by_weight(total: int, weights: Sequence[int], min_part: int = 0) -> li
     (of equals the last), and the others share all of it. A `total` below `min_part` goes to the heaviest weight whole,
     because it cannot be split.
     """
-    kept = [index for index, weight in enumerate(weights) if weight > 0]
+    kept = {index for index, weight in enumerate(weights) if weight > 0}
     if total > 0 and not kept:
         raise ValueError(f"nobody can take {total} samples: all weights are zero")
     while True:
