@@ -142,16 +142,7 @@ class JobPlan:
     @property
     def match_settings(self) -> MatchSettings:
         """What groups and shares are made for."""
-        sync = self.config.sync
-        size = None if sync.group_size == "auto" else sync.group_size
-        return MatchSettings(
-            batch_size=self.config.training.batch_size,
-            mode=sync.mode,
-            # A window that waits for nobody is for groups that do not: auto is one worker each.
-            group_size=1 if size is None and sync.mode == "async" else size,
-            min_share=self.min_share,
-            tokens_per_sample=self.tokens.mean if self.tokens is not None else 0.0,
-        )
+        return match_settings(self.config, self.tokens.mean if self.tokens is not None else 0.0)
 
     @property
     def device_labels(self) -> dict[str, str]:
@@ -161,7 +152,7 @@ class JobPlan:
     @property
     def min_share(self) -> int:
         """The fewest samples that a share may have, unless it has none: batch norm cannot normalize a single one."""
-        return 2 if self.config.model.batch_norm else 0
+        return min_share(self.config)
 
     def rows(self, split: str) -> int:
         return self.index.num_rows(split)
@@ -193,7 +184,7 @@ class JobPlan:
 
     def training_plan(self, term: int, matching: Matching) -> TrainingPlan:
         """What the training loop needs."""
-        sync, training = self.config.sync, self.config.training
+        training = self.config.training
         return TrainingPlan(
             job=self.job,
             term=term,
@@ -201,14 +192,7 @@ class JobPlan:
             servers=self.servers,
             workers=self.workers,
             matching=matching,
-            window=WindowSettings(
-                mode=sync.mode,
-                window_ms=None if sync.window_ms == "auto" else sync.window_ms,
-                staleness_decay=sync.staleness_decay,
-                max_staleness=None if sync.max_staleness == "auto" else sync.max_staleness,
-                pipeline_depth=sync.pipeline_depth,
-                step_scale=sync.step_scale,
-            ),
+            window=window_settings(self.config),
             dense_lr=training.dense_optimizer.lr,
             sparse_lr={table.name: float(table.optimizer["lr"]) for table in self.tables},
             max_skipped_steps=training.max_skipped_steps,
@@ -254,3 +238,35 @@ class JobPlan:
             "best_version": version,
             "checkpoint": checkpoint,
         }
+
+
+def min_share(config: JobConfig) -> int:
+    """The fewest samples that a share may have, unless it has none: batch norm cannot normalize a single one."""
+    return 2 if config.model.batch_norm else 0
+
+
+def match_settings(config: JobConfig, tokens_per_sample: float) -> MatchSettings:
+    """What groups and shares of a job are made for."""
+    sync = config.sync
+    size = None if sync.group_size == "auto" else sync.group_size
+    return MatchSettings(
+        batch_size=config.training.batch_size,
+        mode=sync.mode,
+        # A window that waits for nobody is for groups that do not: auto is one worker each.
+        group_size=1 if size is None and sync.mode == "async" else size,
+        min_share=min_share(config),
+        tokens_per_sample=tokens_per_sample,
+    )
+
+
+def window_settings(config: JobConfig) -> WindowSettings:
+    """How the windows of a job close."""
+    sync = config.sync
+    return WindowSettings(
+        mode=sync.mode,
+        window_ms=None if sync.window_ms == "auto" else sync.window_ms,
+        staleness_decay=sync.staleness_decay,
+        max_staleness=None if sync.max_staleness == "auto" else sync.max_staleness,
+        pipeline_depth=sync.pipeline_depth,
+        step_scale=sync.step_scale,
+    )
