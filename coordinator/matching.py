@@ -19,6 +19,8 @@ from geartrain.wire.messages import Staged
 
 LOOK_EVERY = 20
 """Windows between two looks at whether other groups were better."""
+MAX_LISTED = 8
+"""Members of a group that a reason names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,4 +167,10 @@ def _alike(costs: Sequence[MemberCost]) -> bool:
 
 
 def _batches(groups: Sequence[GroupSpec]) -> str:
-    return ", ".join(f"{spec.batch_size} for {'+'.join(spec.members)}" for spec in groups)
+    return ", ".join(f"{spec.batch_size} for {_listed(spec.members)}" for spec in groups)
+
+
+def _listed(members: Sequence[str]) -> str:
+    if len(members) <= MAX_LISTED:
+        return "+".join(members)
+    return f"{'+'.join(members[:MAX_LISTED])}+{len(members) - MAX_LISTED} others"

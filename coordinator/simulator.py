@@ -29,7 +29,8 @@ from geartrain.types import Interval
 
 @dataclass(slots=True)
 class SimulatedRun:
-    """What came of a simulation. `spent` is float64[C, W]: seconds of each worker by cause (`CAUSES`)."""
+    """What came of a simulation. `spent` is float64[C, W]: seconds of each worker by cause (`CAUSES`); `groups` are the
+    last ones."""
 
     seconds: float
     samples: int
@@ -39,6 +40,7 @@ class SimulatedRun:
     spent: np.ndarray[tuple[int, ...], np.dtype[np.float64]]
     worker_samples: np.ndarray[tuple[int, ...], np.dtype[np.float64]]
     groups: list[SimulatedGroup]
+    first_groups: tuple[tuple[str, ...], ...] = ()
     events: list[tuple[float, str]] = field(default_factory=list)
 
     @property
@@ -84,6 +86,7 @@ class Simulation:
     def run(self) -> SimulatedRun:
         """Train to the end. Raises GeartrainError when all workers have died."""
         first = self._chooser.first()
+        self.result.first_groups = tuple(spec.members for spec in first.groups)
         self._note(first.reason)
         self._set_groups(first, REGROUPING)
         for worker in self._workers:

@@ -88,6 +88,8 @@ class ScriptedNodes:
         self.skip_steps: set[int] = set()
         self.speeds: dict[str, float] = {}
         self.models: dict[str, str] = {}
+        self._members: dict[int, list[str]] = {}
+        self._granted: set[tuple[str, int, int, int]] = set()
         self._early: dict[str, set[int]] = {}
         self._snapshots: set[tuple[str, int, int]] = set()
         self._waiting: list[Callable[[], list[Command]]] = []
@@ -184,6 +186,7 @@ class ScriptedNodes:
             case wire.HostGroup():
                 self._answer(wire.StoreListening(node, message.term, message.group, "127.0.0.1:1"))
             case wire.JoinGroup():
+                self._members[message.group] = message.members
                 self._answer(wire.GroupFormed(node, message.term, message.group))
             case wire.Probe():
                 self._answer(wire.Probed(node, message.term, message.job, self._measure(node, message)))
@@ -242,11 +245,12 @@ class ScriptedNodes:
         self._answer(wire.Applied(node, 100 + int(node[1:]), decision.term, self._versions[node]))
 
     def _compute(self, node: str, grant: wire.Grant) -> None:
-        members = next(
-            sent.members
-            for _, sent in reversed(self.sent)
-            if isinstance(sent, wire.JoinGroup) and sent.group == grant.group
-        )
+        """As a worker does: a step that is granted again is not computed again."""
+        step = (node, grant.term, grant.group, grant.step)
+        if step in self._granted:
+            return
+        self._granted.add(step)
+        members = self._members[grant.group]
         rank = members.index(node)
         start, stop = grant.interval.cuts[rank], grant.interval.cuts[rank + 1]
         skipped = "NaN or Inf" if grant.step in self.skip_steps else ""

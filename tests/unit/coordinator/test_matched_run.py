@@ -96,9 +96,9 @@ def test_a_card_that_slows_down_gets_less() -> None:
     nodes.run(lambda: nodes.core.run is not None and nodes.core.run.view.version >= 20)
     nodes.speeds["w0"] = 1500.0
     nodes.run()
-    since = len(nodes.sent) - 8
-    after = shares(nodes, since)
-    assert after["w0"][-1] < after["w1"][-1]
+    last = {worker: sizes[-2] for worker, sizes in shares(nodes).items()}  # the very last step may be a short one
+    assert last["w0"] < last["w1"]
+    assert sum(last.values()) == 70
     reasons = [entry.reason for entry in nodes.entries if isinstance(entry, journal.SharesChanged)]
     assert reasons
     assert "w0" in reasons[0]
