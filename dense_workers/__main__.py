@@ -30,6 +30,7 @@ from geartrain.wire.messages import (
     NodeFailed,
     OpenJob,
     PlaceDense,
+    Probe,
     Refused,
     Register,
     Shutdown,
@@ -122,6 +123,8 @@ class Worker:
                 trainer.decided(item)
             case PlaceDense():
                 trainer.place_dense(item)
+            case Probe():
+                trainer.probe(item)
             case HostGroup():
                 trainer.host_group(item)
             case JoinGroup():

@@ -7,6 +7,7 @@ is parked by the servers until they have it, so fetching may begin as soon as th
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,13 +22,19 @@ from geartrain.wire.messages import Grant, GrantedInterval
 
 @dataclass(frozen=True, slots=True)
 class ReadyStep:
-    """A granted step with all it needs. `dense` is None where another member of the group pulls it."""
+    """A granted step with all it needs. `dense` is None where another member of the group pulls it.
+
+    `fetch_s` is what fetching took, without the time that servers let it wait for the version; all was there at
+    `fetched_s` of `time.perf_counter`.
+    """
 
     grant: Grant
     planned: PlannedBatch
     rows: Floats
     dense: Floats | None
     version: int
+    fetch_s: float
+    fetched_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +91,7 @@ class StepFeed:
         if self._failed.is_set():
             return
         try:
-            ready = self._pull(grant, planned_result())
+            ready = self._pull(grant, planned_result)
         except Exception as error:  # handed to the main thread, which reports it
             self._failed.set()
             self._deliver(FetchFailed(grant, error))
@@ -92,7 +99,9 @@ class StepFeed:
         self._last_fetched = grant.step
         self._deliver(ready)
 
-    def _pull(self, grant: Grant, planned: PlannedBatch) -> ReadyStep:
+    def _pull(self, grant: Grant, planned_result: Callable[[], PlannedBatch]) -> ReadyStep:
+        begun_s, parked_s = time.perf_counter(), self._client.parked_s
+        planned = planned_result()
         plan = planned.plan
         rows = np.empty((len(plan.unique_keys), self._client.row_dim), dtype=np.float32)
         asked = self._client.begin_pull(plan.unique_keys, plan.counts, grant.version)
@@ -103,4 +112,6 @@ class StepFeed:
         version = self._client.finish_pull(asked, rows)
         if dense_version is not None:
             version = min(version, dense_version)
-        return ReadyStep(grant, planned, rows, dense, version)
+        fetched_s = time.perf_counter()
+        fetch_s = fetched_s - begun_s - (self._client.parked_s - parked_s)
+        return ReadyStep(grant, planned, rows, dense, version, fetch_s, fetched_s)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,6 +16,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
 
+from dense_workers.links import Links
 from geartrain.errors import RoleDiedError
 from geartrain.timeouts import DEFAULT
 from geartrain.types import Floats
@@ -36,12 +38,16 @@ def _timeout() -> datetime.timedelta:
 class SyncGroup:
     """Collectives of one group, by gloo over CPU tensors. A group of one needs no peer and does nothing."""
 
-    def __init__(self, group: int, members: Sequence[str], worker: str, store: TCPStore | None) -> None:
-        """`store` is what `host_store` or `connect_store` gave; None for a group of one."""
+    def __init__(self, group: int, members: Sequence[str], worker: str, store: TCPStore | None, links: Links) -> None:
+        """`store` is what `host_store` or `connect_store` gave; None for a group of one. `links` are the worker's own:
+        how long bytes of a collective take in them, `dense_workers.links` says."""
         self.group = group
         self.members = tuple(members)
         self.rank = self.members.index(worker)
+        self.waited_s = 0.0
+        """Seconds within collectives so far, as far as they are not due to the worker's own links: until all came."""
         self._store = store
+        self._links = links
         if len(self.members) > 1:
             assert store is not None
             dist.init_process_group(
@@ -55,12 +61,18 @@ class SyncGroup:
     def broadcast(self, values: Floats) -> None:
         """Overwrite `values` float32[P] of every member with those of the first member."""
         if len(self.members) > 1:
+            if self.rank == 0:
+                self._links.upload(values.nbytes)
             self._run("broadcast", dist.broadcast, torch.from_numpy(values), 0)
+            if self.rank != 0:
+                self._links.download(values.nbytes)
 
     def sum(self, values: Floats) -> None:
         """Replace `values` float32[P] in place by the sum over the members."""
-        if len(self.members) > 1:
+        num_members = len(self.members)
+        if num_members > 1:
             self._run("all-reduce", dist.all_reduce, torch.from_numpy(values), dist.ReduceOp.SUM)
+            self._links.exchange(2 * (num_members - 1) * values.nbytes // num_members)
 
     def slice_of(self, length: int) -> tuple[int, int]:
         """The part [start, stop) of a vector of `length` that this member pushes: 1/k of it, exact together."""
@@ -74,8 +86,10 @@ class SyncGroup:
         self._store = None
 
     def _run(self, what: str, collective: object, *arguments: object) -> None:
+        begun_s = time.perf_counter()
         try:
             collective(*arguments)  # type: ignore[operator]
+            self.waited_s += time.perf_counter() - begun_s
         except RuntimeError as error:
             raise RoleDiedError(
                 f"sync group {self.group} lost a member during {what}: {str(error).splitlines()[0]}",

@@ -20,9 +20,13 @@ from dense_workers.device import Device
 from dense_workers.fetch import FetchFailed, ReadyStep, StepFeed, share_of
 from dense_workers.group import SyncGroup, connect_store, host_store
 from dense_workers.models import build_model
+from dense_workers.precision import require_supported
 from dense_workers.prefetch import BatchPlanner, Prefetcher
+from dense_workers.probe_batches import ProbeBatches
+from dense_workers.prober import Prober
 from dense_workers.scoring import Scorer
 from dense_workers.step import StepRunner
+from dense_workers.step_times import step_times
 from embedding_tier.client import TierClient
 from geartrain.config import JobConfig, row_dim
 from geartrain.data.index import DatasetIndex
@@ -42,6 +46,8 @@ from geartrain.wire.messages import (
     JoinGroup,
     OpenJob,
     PlaceDense,
+    Probe,
+    Probed,
     Staged,
     StoreListening,
 )
@@ -85,11 +91,14 @@ class JobTrainer:
     ) -> None:
         """`deliver` is called from the fetching thread with steps that can be computed."""
         self._identity = identity
+        self._device = identity.device
+        self._device.begin_job(identity.name)
         self._send = send
         self._deliver = deliver
         self.config = JobConfig.from_resolved(opening.config)
         self._index = DatasetIndex.from_dict(opening.index)
         self._schema = DataSchema.from_config(self.config)
+        self._sequence_slots = self._schema.sequence_slots
         self._cache = ChunkCache(CACHE_BYTES)
         self._reader = SplitReader(self._index, self.config, "train", self._cache)
         seed = self.config.training.seed
@@ -98,9 +107,11 @@ class JobTrainer:
             num_slots=len(self._schema.slots),
             num_numeric_inputs=self._schema.num_numeric_inputs,
             generator=torch.Generator().manual_seed(seed),
-        ).to(identity.device.torch_device)
+        ).to(self._device.torch_device)
         self._layout = DenseLayout(self._model)
-        self._runner = StepRunner(self._model, self._layout, self._schema.mean_slots, identity.device.torch_device)
+        self._runner = StepRunner(self._model, self._layout, self._schema.mean_slots, self._device.torch_device)
+        precision = self.config.training.precision
+        self._runner.use_precision("fp32" if precision == "auto" else precision)
         self._group: SyncGroup | None = None
         self._hosted: HostedStore | None = None
         self._feed: StepFeed | None = None
@@ -120,6 +131,7 @@ class JobTrainer:
         self._held: Staged | None = None
         self._last_granted = -1
         self._evaluated = (-1, -1)
+        self._probed: Probed | None = None
         self._cycle_start_s = time.perf_counter()
 
     def reopen(self, opening: OpenJob) -> None:
@@ -140,6 +152,24 @@ class JobTrainer:
             self._pushes.put_dense(self._layout.read())
         self._send(DensePlaced(self._identity.name, self.term, self.job))
 
+    def probe(self, message: Probe) -> None:
+        """Measure this device on steps of the job, once in a term; asked again, it tells the same."""
+        if self._probed is None:
+            seed, shuffle = self.config.training.seed, self.config.data.shuffle
+            batches = ProbeBatches.read(self._reader, self._planner, seed, shuffle, message.batch_size)
+            smallest = 2 if self.config.model.batch_norm else 1  # one sample cannot be normalized
+            prober = Prober(
+                self._identity.name,
+                self._device,
+                self._runner,
+                batches,
+                self._pushes,  # this thread's own
+                smallest,
+                time.perf_counter,
+            )
+            self._probed = Probed(self._identity.name, self.term, self.job, prober.run(message))
+        self._send(self._probed)
+
     def host_group(self, message: HostGroup) -> None:
         """Open the rendezvous store of a coming group (once, however often it is asked for)."""
         if self._hosted is None or self._hosted.group != message.group:
@@ -151,13 +181,14 @@ class JobTrainer:
         if self._group is not None and self._group.group == message.group:
             self._send(GroupFormed(self._identity.name, self.term, message.group))
             return
+        self._require_precision()
         self._leave_group()
         rank = message.members.index(self._identity.name)
         store = None
         if len(message.members) > 1:
             hosted = self._hosted.store if self._hosted is not None else None
             store = hosted if rank == 0 else connect_store(message.address)
-        self._group = SyncGroup(message.group, message.members, self._identity.name, store)
+        self._group = SyncGroup(message.group, message.members, self._identity.name, store, self._device.links)
         data = self.config.data
         self._prefetcher = Prefetcher(self._reader, self._planner, self.config.training.seed, data.shuffle)
         self._feed = StepFeed(self._prefetcher, self._pulls, rank, self._layout.num_values, self._deliver)
@@ -197,13 +228,17 @@ class JobTrainer:
             return
         if self._held is not None:  # the pull of this step was answered: now the window of the last one may come
             self._report(self._held)
-        start_s = time.perf_counter()
+        own = share_of(ready.grant.interval, group.rank)
+        self._device.check_fits(own.num_samples)
+        self._device.begin_training()
+        start_s, waited_s = time.perf_counter(), group.waited_s
         if len(group.members) > 1 or ready.dense is not None:
             self._spread_dense(ready, group)
-        gradients = self._runner.compute(ready.planned, ready.rows, self._step_seed(ready, group))
-        before_sum_s = time.perf_counter()
+        num_tokens = ready.planned.batch.num_values(self._sequence_slots)
+        pace = self._device.begin_step(own.num_samples, num_tokens)
+        gradients = self._runner.compute(ready.planned, ready.rows, self._step_seed(own))
+        host_bound = pace.finish()
         gradients = self._runner.reduce(gradients, group)
-        after_sum_s = time.perf_counter()
         servers: dict[str, int] = {}
         if gradients.non_finite == 0:
             servers = self._pushes.stage(
@@ -214,7 +249,7 @@ class JobTrainer:
                 gradients,
             )
         end_s = time.perf_counter()
-        own = share_of(ready.grant.interval, group.rank)
+        times = step_times(self._cycle_start_s, start_s, end_s, ready, group.waited_s - waited_s)
         report = Staged(
             node=self._identity.name,
             incarnation=self._identity.incarnation,
@@ -230,8 +265,11 @@ class JobTrainer:
             skipped=""
             if gradients.non_finite == 0
             else f"NaN or Inf on {gradients.non_finite} of {len(group.members)}",
-            step_ms=(end_s - self._cycle_start_s) * 1000,
-            wait_ms=(start_s - self._cycle_start_s + after_sum_s - before_sum_s) * 1000,
+            step_ms=times.step_ms,
+            wait_ms=times.wait_ms,
+            num_tokens=num_tokens,
+            busy_ms=times.busy_ms,
+            host_bound=host_bound,
         )
         self._cycle_start_s = end_s
         if self._must_hold(ready):
@@ -272,8 +310,12 @@ class JobTrainer:
         self._unconfirmed[report.step] = report
         self._send(report)
 
-    def _step_seed(self, ready: ReadyStep, group: SyncGroup) -> int:
-        own: Interval = share_of(ready.grant.interval, group.rank)
+    def _require_precision(self) -> None:
+        named = self.config.training.precision
+        if named != "auto":
+            require_supported(named, self._device.facts().precisions, self._identity.name, self._device.spec.label)
+
+    def _step_seed(self, own: Interval) -> int:
         # Of integers, Python's hash is the same in every process.
         return hash((self.config.training.seed, own.pass_index, own.start, own.stop)) & 0x7FFF_FFFF_FFFF_FFFF
 
@@ -289,6 +331,7 @@ class JobTrainer:
             deadline_s=deadline_s,
         )
         client.use_codec(self.config.compression.row_codec)
+        client.use_links(self._device.links)
         return client
 
     def _leave_group(self) -> None:

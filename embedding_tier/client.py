@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import itertools
-import time
-from collections import deque
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import zmq
 
-from geartrain.errors import ConflictError, DeadlineError, GeartrainError, WireError
+from embedding_tier.calls import ATTEMPTS, Call, Links, ServerCalls
+from geartrain.errors import ConflictError, GeartrainError, WireError
 from geartrain.types import Floats, Indices, Keys
-from geartrain.wire.framing import UNREADABLE, Frame, decode_reply_header, encode, reply_floats, reply_rows
+from geartrain.wire.framing import encode, reply_floats, reply_rows
 from geartrain.wire.messages import (
     Dense,
     Done,
+    Echo,
     Failed,
     FromServer,
     Origin,
@@ -28,18 +28,12 @@ from geartrain.wire.messages import (
     Rows,
     Stage,
 )
-from geartrain.wire.transport import Buffers, ClientTransport
 from geartrain.wire.zmq import DealerClient
 from kernels.checks import require_array
 from kernels.wire_codec import encode_rows, encoded_bytes
 
 DEADLINE_S = 60.0
 """Long enough for a pull that waits for a window to be applied; that a process died is noticed by leases."""
-ATTEMPTS = 3
-"""Within a deadline a silent server is asked this often, each time on a new socket and with the same sequence."""
-
-# Clients of one process share their worker's incarnation, so sequences are unique in the process.
-_SEQUENCES = itertools.count(1)
 
 
 class StepSums(Protocol):
@@ -66,25 +60,11 @@ class StepSums(Protocol):
         """This worker's slice of the group's summed dense gradient, float32[n]."""
 
 
-@dataclass(slots=True)
-class _Call:
-    """One request to several servers, and the answers so far. `requests[server]` is kept to send it again."""
-
-    sequence: int
-    requests: dict[int, Buffers] = field(default_factory=dict)
-    waiting: set[int] = field(default_factory=set)
-    arrived: deque[tuple[int, FromServer, Sequence[Frame]]] = field(default_factory=deque)
-    retry_s: dict[int, float] = field(default_factory=dict)
-    """When a server that said nothing is asked again on a new socket."""
-    late: dict[int, DeadlineError] = field(default_factory=dict)
-    """What a server said that lives but does not have the version yet."""
-
-
 @dataclass(frozen=True, slots=True)
 class PullHandle:
     """A pull under way: server s answers rows [starts[s], starts[s + 1]), encoded in `codec`."""
 
-    call: _Call
+    call: Call
     starts: Sequence[int]
     version: int
     codec: str
@@ -114,9 +94,7 @@ class TierClient:
         """
         self.route = route
         self.row_dim = row_dim
-        self._deadline_s = deadline_s
-        self._attempt_s = deadline_s / ATTEMPTS
-        self._origin = Origin(
+        origin = Origin(
             token=token,
             term=term,
             route_epoch=route.route_epoch,
@@ -128,14 +106,23 @@ class TierClient:
         )
         self._codec = "fp32"
         self._bounds: list[int] | None = None
-        self._calls: dict[int, _Call] = {}
-        self._transport: ClientTransport = DealerClient(zmq.Context.instance(), route.addresses)
+        transport = DealerClient(zmq.Context.instance(), route.addresses)
+        self._calls = ServerCalls(route, origin, deadline_s, transport)
 
     def use_codec(self, codec: str) -> None:
         """Have rows and their gradients cross the wire in `codec` (`kernels.wire_codec.CODECS`) from the next call on;
         fp32 until then. Raises `KernelError` for one that is not known."""
         encoded_bytes(codec, self.row_dim)
         self._codec = codec
+
+    def use_links(self, links: Links) -> None:
+        """Have requests and answers take as long as `links` needs for their bytes, from the next call on."""
+        self._calls.use_links(links)
+
+    @property
+    def parked_s(self) -> float:
+        """Seconds that all calls so far have waited only because servers did not have the version yet."""
+        return self._calls.parked_s
 
     def place_dense(self, bounds: Sequence[int]) -> None:
         """Tell how the dense vector is cut: server s owns [bounds[s], bounds[s + 1]). Needed before all dense calls."""
@@ -158,13 +145,13 @@ class TierClient:
         arrays that do not fit each other.
         """
         starts, table_counts = self._layout(unique_keys, counts)
-        call = self._new_call()
-        origin = self._origin_of(call)
+        call = self._calls.open()
+        origin = self._calls.origin_of(call)
         for server, server_counts in enumerate(table_counts):
             start, stop = starts[server], starts[server + 1]
             if start < stop:
                 header = encode(PullRows(origin, version, server_counts, self._codec))
-                self._send(call, server, [header, unique_keys[start:stop]])
+                self._calls.send(call, server, [header, unique_keys[start:stop]])
         return PullHandle(call, starts, version, self._codec)
 
     def finish_pull(self, handle: PullHandle, out: Floats) -> int:
@@ -175,7 +162,7 @@ class TierClient:
         """
         require_array("out", out, np.float32, handle.starts[-1], self.row_dim)
         versions = []
-        for server, header, frames in self._answers(handle.call):
+        for server, header, frames in self._calls.answers(handle.call):
             versions.append(_expect(Rows, header).version)
             start, stop = handle.starts[server], handle.starts[server + 1]
             reply_rows(frames, handle.codec, out[start:stop])
@@ -185,13 +172,13 @@ class TierClient:
         """Read the flat dense vector of at least `version` into `out` float32[P]; the lowest version answered."""
         bounds = self._dense_bounds()
         require_array("out", out, np.float32, bounds[-1])
-        call = self._new_call()
-        header = encode(PullDense(self._origin_of(call), version))
+        call = self._calls.open()
+        header = encode(PullDense(self._calls.origin_of(call), version))
         for server, (start, stop) in enumerate(itertools.pairwise(bounds)):
             if start < stop:
-                self._send(call, server, [header])
+                self._calls.send(call, server, [header])
         versions = []
-        for server, answer, frames in self._answers(call):
+        for server, answer, frames in self._calls.answers(call):
             dense = _expect(Dense, answer)
             start, stop = bounds[server], bounds[server + 1]
             if (dense.start, dense.stop) != (start, stop):
@@ -204,10 +191,10 @@ class TierClient:
         """Set the initial values of the flat dense vector float32[P] on all servers."""
         bounds = self._dense_bounds()
         require_array("vector", vector, np.float32, bounds[-1])
-        call = self._new_call()
+        call = self._calls.open()
         for server, (start, stop) in enumerate(itertools.pairwise(bounds)):
-            header = encode(PutDense(self._origin_of(call), start, stop))
-            self._send(call, server, [header, vector[start:stop]])
+            header = encode(PutDense(self._calls.origin_of(call), start, stop))
+            self._calls.send(call, server, [header, vector[start:stop]])
         self._all_done(call)
 
     def stage(self, group: int, step: int, unique_keys: Keys, counts: Indices, gradients: StepSums) -> dict[str, int]:
@@ -226,8 +213,8 @@ class TierClient:
         require_array("clicks", clicks, np.float32, len(unique_keys))
         require_array("dense", dense_values, np.float32, None)
         encoded = encode_rows(grads, self._codec)
-        call = self._new_call()
-        origin = self._origin_of(call)
+        call = self._calls.open()
+        origin = self._calls.origin_of(call)
         dense_stop = dense_start + len(dense_values)
         for server, server_counts in enumerate(table_counts):
             low = min(max(dense_start, bounds[server]), dense_stop)
@@ -235,13 +222,33 @@ class TierClient:
             rows = slice(starts[server], starts[server + 1])
             dense = dense_values[low - dense_start : high - dense_start]
             header = encode(Stage(origin, group, step, server_counts, low, high, self._codec))
-            self._send(call, server, [header, unique_keys[rows], encoded[rows], shows[rows], clicks[rows], dense])
+            self._calls.send(call, server, [header, unique_keys[rows], encoded[rows], shows[rows], clicks[rows], dense])
         return self._all_done(call)
+
+    def stage_bytes(self, counts: Indices) -> dict[int, int]:
+        """How many bytes `stage` sends to each server, for `counts` as there and a dense gradient of full length."""
+        per_row = 8 + 4 + 4 + encoded_bytes(self._codec, self.row_dim)
+        dense = np.diff(self._dense_bounds())
+        return {server: int(rows * per_row + 4 * dense[server]) for server, rows in enumerate(counts.sum(axis=1))}
+
+    def rows_bytes(self, num_rows: int) -> int:
+        """How many bytes so many rows have on the wire."""
+        return num_rows * encoded_bytes(self._codec, self.row_dim)
+
+    def echo(self, num_bytes: Mapping[int, int]) -> None:
+        """Send `num_bytes[server]` bytes to each server that is named (its place in the route); wait for their answers.
+
+        It measures the way of a push and leaves no trace. Raises as `finish_pull`.
+        """
+        call = self._calls.open()
+        payload = np.zeros(max(num_bytes.values(), default=0), dtype=np.uint8)
+        for server, size in num_bytes.items():
+            self._calls.send(call, server, [encode(Echo(self._calls.origin_of(call), size)), payload[:size]])
+        self._all_done(call)
 
     def close(self) -> None:
         """Drop all connections; calls under way are forgotten."""
-        self._calls.clear()
-        self._transport.close()
+        self._calls.close()
 
     def _layout(self, unique_keys: Keys, counts: Indices) -> tuple[list[int], list[list[int]]]:
         require_array("counts", counts, np.int64, len(self.route.servers), None)
@@ -255,95 +262,9 @@ class TierClient:
             raise ConflictError("place_dense comes before the first dense call")
         return self._bounds
 
-    def _new_call(self) -> _Call:
-        call = _Call(next(_SEQUENCES))
-        self._calls[call.sequence] = call
-        return call
-
-    def _origin_of(self, call: _Call) -> Origin:
-        known = self._origin
-        return Origin(
-            known.token,
-            known.term,
-            known.route_epoch,
-            known.worker,
-            known.incarnation,
-            call.sequence,
-            known.deadline_s,
-        )
-
-    def _send(self, call: _Call, server: int, frames: Buffers) -> None:
-        call.requests[server] = frames
-        call.waiting.add(server)
-        self._transport.send(server, frames)
-
-    def _all_done(self, call: _Call) -> dict[str, int]:
+    def _all_done(self, call: Call) -> dict[str, int]:
         servers = self.route.servers
-        return {servers[server]: _expect(Done, header).incarnation for server, header, _ in self._answers(call)}
-
-    def _answers(self, call: _Call) -> Iterator[tuple[int, FromServer, Sequence[Frame]]]:
-        """Every server's answer as it comes. The deadline runs from here: the caller may have computed meanwhile."""
-        now_s = time.monotonic()
-        deadline_s = now_s + self._deadline_s
-        call.retry_s = dict.fromkeys(call.waiting, now_s + self._attempt_s)
-        try:
-            while call.waiting or call.arrived:
-                if call.arrived:
-                    yield call.arrived.popleft()
-                    continue
-                now_s = time.monotonic()
-                if now_s >= deadline_s:
-                    raise self._unanswered(call)
-                for server in call.waiting:
-                    if now_s >= call.retry_s[server]:
-                        self._renew(server)
-                        call.retry_s[server] = now_s + self._attempt_s
-                        call.late.pop(server, None)
-                answer = self._transport.receive(min(deadline_s, *map(call.retry_s.__getitem__, call.waiting)) - now_s)
-                if answer is not None:
-                    self._sort(*answer)
-        finally:
-            self._calls.pop(call.sequence, None)
-
-    def _sort(self, server: int, frames: Sequence[Frame]) -> None:
-        """Give an answer to the call that it belongs to; answers to calls that ended, and doubles, are dropped."""
-        header = decode_reply_header(frames)
-        if isinstance(header, Failed) and header.sequence == UNREADABLE:
-            raise GeartrainError.from_dict(header.error)
-        call = self._calls.get(header.sequence)
-        if call is None or server not in call.waiting:
-            return
-        if isinstance(header, Failed):
-            error = GeartrainError.from_dict(header.error)
-            if isinstance(error, DeadlineError):
-                call.late[server] = error
-                call.retry_s[server] = time.monotonic() + self._attempt_s
-                self._transport.send(server, call.requests[server])
-                return
-        call.waiting.discard(server)
-        call.arrived.append((server, header, frames))
-
-    def _renew(self, server: int) -> None:
-        self._transport.reconnect(server)
-        for call in self._calls.values():
-            if server in call.waiting:
-                self._transport.send(server, call.requests[server])
-
-    def _unanswered(self, call: _Call) -> DeadlineError:
-        """Names a server that said nothing, or else one that lacks the version."""
-        server = min(call.waiting - set(call.late), default=min(call.waiting))
-        name, address = self.route.servers[server], self.route.addresses[server]
-        late = call.late.get(server)
-        reason = "did not answer" if late is None else f"did not get version {late.facts.get('wanted')}"
-        return DeadlineError(
-            f"embedding server {name} at {address} {reason} within {self._deadline_s:g} s",
-            **{
-                **({} if late is None else late.facts),
-                "role": name,
-                "address": address,
-                "deadline_s": self._deadline_s,
-            },
-        )
+        return {servers[server]: _expect(Done, header).incarnation for server, header, _ in self._calls.answers(call)}
 
 
 def _expect(kind: type[Any], header: FromServer) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -10,6 +11,7 @@ from geartrain.errors import BusyError
 Kept = TypeVar("Kept")
 
 MAX_PARKED = 4096
+REMEMBERED_VERSIONS = 64
 
 Place = tuple[str, int, int]
 """Worker, incarnation and sequence: the same pull sent again takes the place of the first."""
@@ -51,3 +53,26 @@ class ParkingLot(Generic[Kept]):
 
     def _take(self, places: list[Place]) -> list[Kept]:
         return [self._parked.pop(place).kept for place in places]
+
+
+class VersionTimes:
+    """Since when the last versions have been there. The caller holds a lock."""
+
+    def __init__(self) -> None:
+        self._reached: deque[tuple[int, float]] = deque(maxlen=REMEMBERED_VERSIONS)
+
+    def reached(self, version: int, now_s: float) -> None:
+        """All versions up to `version` are there; those that were not there before are since `now_s`."""
+        if not self._reached or version > self._reached[-1][0]:
+            self._reached.append((version, now_s))
+
+    def waited_s(self, version: int, arrived_s: float) -> float:
+        """How long a request for `version`, which is there by now, had to wait for it."""
+        for reached, since_s in self._reached:
+            if reached >= version:
+                return max(0.0, since_s - arrived_s)
+        return 0.0
+
+    def clear(self) -> None:
+        """Forget all: another job counts its versions anew."""
+        self._reached.clear()

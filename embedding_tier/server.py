@@ -9,15 +9,17 @@ from __future__ import annotations
 import hmac
 import logging
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
 from embedding_tier.job_state import JobState
-from embedding_tier.parking import ParkingLot
+from embedding_tier.parking import ParkingLot, VersionTimes
 from geartrain.errors import AuthError, ConflictError, DeadlineError, GeartrainError, StaleMessageError, WireError
 from geartrain.wire.framing import (
     MAX_FRAME_BYTES,
     UNREADABLE,
     Frame,
+    check_echo,
     decode_request_header,
     encode,
     need_frames,
@@ -29,6 +31,7 @@ from geartrain.wire.messages import (
     Apply,
     Dense,
     Done,
+    Echo,
     Failed,
     Origin,
     PullDense,
@@ -37,7 +40,6 @@ from geartrain.wire.messages import (
     Rows,
     ServerStats,
     Stage,
-    ToServer,
 )
 from geartrain.wire.transport import Buffers, Request
 from kernels.wire_codec import encode_rows, encoded_bytes
@@ -51,14 +53,17 @@ _log = logging.getLogger(__name__)
 class TierServer:
     """Answers requests (`RequestHandler`) for the job that is open. Any thread may call anything here."""
 
-    def __init__(self, token: str, incarnation: int) -> None:
+    def __init__(self, token: str, incarnation: int, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock` is the one that `handle` and the arrival of requests are told on."""
         self._token = token.encode()
         self._incarnation = incarnation
         self._job: JobState | None = None
         self._route_epoch = 0
+        self._clock = clock
         self._parked: ParkingLot[Request] = ParkingLot()
+        self._version_times = VersionTimes()
         self._incarnations: dict[str, int] = {}  # the highest of each worker within this job: the one that is alive
-        self._lock = threading.Lock()  # of the three above, and of what "the version is there" means for parking
+        self._lock = threading.Lock()  # of the four above, and of what "the version is there" means for parking
 
     @property
     def job(self) -> JobState | None:
@@ -80,6 +85,7 @@ class TierServer:
         job = self._open_job()
         version = job.decide(decision)
         with self._lock:
+            self._version_times.reached(version, self._clock())
             released = self._parked.release(version)
         for request in released:
             request.requeue()
@@ -101,9 +107,13 @@ class TierServer:
             message = decode_request_header(request.frames)
             sequence = message.origin.sequence
             job = self._admit(message.origin)
-            if isinstance(message, PullRows | PullDense) and self._park(message, job, request, now_s):
-                return
-            answer = self._answer(message, job, request.frames)
+            if isinstance(message, PullRows | PullDense):
+                waited_s = self._wait_over(message, job, request, now_s)
+                if waited_s is None:
+                    return
+                answer = self._pulled(message, job, request.frames, waited_s * 1000)
+            else:
+                answer = self._put(message, job, request.frames)
         except GeartrainError as error:
             answer = [encode(Failed(sequence, error.to_dict()))]
         except Exception as error:  # the asker must hear of it, and this thread must go on
@@ -124,6 +134,7 @@ class TierServer:
         with self._lock:
             self._job, self._route_epoch = job, route_epoch
             self._incarnations.clear()
+            self._version_times.clear()
             waiting = self._parked.clear()
         for request in waiting:
             request.requeue()
@@ -153,16 +164,20 @@ class TierServer:
             )
         return job
 
-    def _park(self, message: PullRows | PullDense, job: JobState, request: Request, now_s: float) -> bool:
+    def _wait_over(self, message: PullRows | PullDense, job: JobState, request: Request, now_s: float) -> float | None:
+        """How long a pull has waited for its version; None where that is not there yet, and the pull is parked.
+
+        Raises `DeadlineError` when the pull may not wait any longer.
+        """
         origin = message.origin
         with self._lock:
             if job.version >= message.version:
-                return False
+                return self._version_times.waited_s(message.version, request.arrived_s)
             deadline_s = request.arrived_s + origin.deadline_s
             if now_s < deadline_s:
                 place = (origin.worker, origin.incarnation, origin.sequence)
                 self._parked.park(place, message.version, deadline_s, request)
-                return True
+                return None
         raise DeadlineError(
             f"version {message.version} did not come within {origin.deadline_s:g} s, this server has {job.version}",
             role="server",
@@ -171,22 +186,28 @@ class TierServer:
             current=job.version,
         )
 
-    def _answer(self, message: ToServer, job: JobState, frames: Sequence[Frame]) -> Buffers:
+    def _pulled(
+        self, message: PullRows | PullDense, job: JobState, frames: Sequence[Frame], parked_ms: float
+    ) -> Buffers:
         sequence = message.origin.sequence
         if isinstance(message, PullRows):
             keys = pull_keys(message, frames, len(job.tables))
             _need_sendable(len(keys) * max(4 * job.row_dim, encoded_bytes(message.codec, job.row_dim)))
             rows, version = job.pull_rows(keys, message.counts)
-            return [encode(Rows(sequence, self._incarnation, version)), encode_rows(rows, message.codec)]
-        if isinstance(message, PullDense):
-            need_frames(frames, 1)
-            values, start, version = job.pull_dense()
-            return [encode(Dense(sequence, self._incarnation, version, start, start + len(values))), values]
+            header = encode(Rows(sequence, self._incarnation, version, parked_ms))
+            return [header, encode_rows(rows, message.codec)]
+        need_frames(frames, 1)
+        values, start, version = job.pull_dense()
+        return [encode(Dense(sequence, self._incarnation, version, start, start + len(values), parked_ms)), values]
+
+    def _put(self, message: PutDense | Stage | Echo, job: JobState, frames: Sequence[Frame]) -> Buffers:
         if isinstance(message, PutDense):
             job.put_dense(message.start, put_values(message, frames))
+        elif isinstance(message, Echo):
+            check_echo(message, frames)
         elif isinstance(message, Stage) and job.wants(message):
             job.stage(message, staged_arrays(message, frames, len(job.tables), job.row_dim))
-        return [encode(Done(sequence, self._incarnation))]
+        return [encode(Done(message.origin.sequence, self._incarnation))]
 
 
 def _need_sendable(num_bytes: int) -> None:

@@ -31,3 +31,8 @@ class Batch:
     @property
     def num_samples(self) -> int:
         return len(self.labels)
+
+    def num_values(self, slots: Indices) -> int:
+        """How many values all samples together have in `slots` int64[any]."""
+        starts = slots * self.num_samples
+        return int((self.bag_offsets[starts + self.num_samples] - self.bag_offsets[starts]).sum())

@@ -130,6 +130,11 @@ class DataSchema:
         return np.array([slot.mean for slot in self.slots], dtype=np.uint8)
 
     @property
+    def sequence_slots(self) -> Indices:
+        """The slots that are sequences, int64: their values are a sample's tokens."""
+        return np.array([place for place, slot in enumerate(self.slots) if slot.kind == "sequence"], dtype=np.int64)
+
+    @property
     def num_numeric_inputs(self) -> int:
         """2F: a value and an indicator of absence for each numeric feature."""
         return 2 * len(self.numerics)

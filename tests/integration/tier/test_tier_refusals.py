@@ -237,7 +237,7 @@ def test_a_server_that_comes_back_is_found_on_a_new_socket(start_tier: StartTier
     handle_layout = tier.layout([keys_of(4), keys_of()])
     handle = client.begin_pull(*handle_layout, 0)
     tier.routers[0] = RouterServer(tier.context, address, tier.tiers[0])
-    client._renew(0)
+    client._calls._renew(0)
     assert client.finish_pull(handle, np.empty((1, DIM), dtype=np.float32)) == 0
 
 

@@ -14,7 +14,7 @@ from fuzz_server import DIM, KEYS, ROUTE
 from hypothesis import given
 from hypothesis import strategies as st
 
-from embedding_tier import client as client_module
+from embedding_tier import calls as calls_module
 from embedding_tier.client import TierClient
 from geartrain.errors import GeartrainError
 from geartrain.wire.framing import Frame, decode_request_header, encode
@@ -64,7 +64,7 @@ class Sums:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A clock that goes a second further whenever it is read, so that silence costs no time."""
     seconds = itertools.count()
-    monkeypatch.setattr(client_module, "time", SimpleNamespace(monotonic=lambda: float(next(seconds))))
+    monkeypatch.setattr(calls_module, "time", SimpleNamespace(monotonic=lambda: float(next(seconds))))
     yield
 
 
@@ -110,7 +110,7 @@ def test_a_call_ends_whatever_is_answered(clock: None, data: st.DataObject, code
     client.close()
     client.place_dense([0, DENSE_SIZE])
     client.use_codec(codec)
-    client._transport = ScriptedServer(data.draw(st.lists(answers(codec), max_size=4)))
+    client._calls._transport = ScriptedServer(data.draw(st.lists(answers(codec), max_size=4)))
     out = np.full((KEYS.size, DIM), np.nan, dtype=np.float32)
     try:
         result = calls(client, out)[which]()
@@ -118,4 +118,4 @@ def test_a_call_ends_whatever_is_answered(clock: None, data: st.DataObject, code
         assert error.message is not None
     else:
         assert which != 0 or (isinstance(result, int) and np.isfinite(out).all())
-    assert not client._calls
+    assert not client._calls._open
