@@ -9,6 +9,7 @@ import numpy as np
 
 from coordinator.core import Core
 from coordinator.events import GroupSpec
+from coordinator.portrait import Portrait
 from coordinator.portrait_memory import unmeasured
 from coordinator.run import JobRun
 from coordinator.shares import cut_by_time, cut_equally, finishing_s
@@ -17,11 +18,11 @@ from geartrain.types import Interval
 
 
 def portrait_views(core: Core) -> list[dict[str, Any]]:
-    """The portraits of the running job, or of the last one."""
+    """The portraits of the running job, or of the last one; then what was set for workers that have none yet."""
     run = _run(core)
-    if run is None or run.matcher is None:
-        return []
-    return [portrait.to_dict() for portrait in run.matcher.portraits.values()]
+    measured = dict(run.matcher.portraits) if run is not None and run.matcher is not None else {}
+    waiting = [worker for worker in core.portraits.starting_speeds if worker not in measured]
+    return [portrait.to_dict() for portrait in (*measured.values(), *(_set_by_hand(core, one) for one in waiting))]
 
 
 def portrait_view(core: Core, worker: str) -> dict[str, Any]:
@@ -30,11 +31,9 @@ def portrait_view(core: Core, worker: str) -> dict[str, Any]:
     if run is not None and run.matcher is not None and worker in run.matcher.portraits:
         history = [earlier.to_dict() for earlier in run.matcher.book.history(worker)]
         return {**run.matcher.portraits[worker].to_dict(), "history": history}
-    speed = core.portraits.starting_speeds.get(worker)
-    if speed is None:
+    if worker not in core.portraits.starting_speeds:
         raise NotFoundError(f"there is no portrait of {worker!r} yet", field="worker", value=worker)
-    device = next((node.device for node in core.members.all_nodes() if node.name == worker), "")
-    return {**unmeasured(worker, device, speed, core.unix_time()).to_dict(), "history": []}
+    return {**_set_by_hand(core, worker).to_dict(), "history": []}
 
 
 def groups_view(core: Core) -> dict[str, Any]:
@@ -52,6 +51,11 @@ def groups_view(core: Core) -> dict[str, Any]:
 
 def _run(core: Core) -> JobRun | None:
     return core.run or core.last_run
+
+
+def _set_by_hand(core: Core, worker: str) -> Portrait:
+    device = next((node.device for node in core.members.all_nodes() if node.name == worker), "")
+    return unmeasured(worker, device, core.portraits.starting_speeds[worker], core.unix_time())
 
 
 def _group(run: JobRun, spec: GroupSpec) -> dict[str, Any]:

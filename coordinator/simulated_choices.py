@@ -15,7 +15,7 @@ from coordinator.simulator import SimulatedRun, Simulation
 from coordinator.window import WindowSettings
 
 MAX_STEPS = 200
-"""Batches that each choice is simulated for."""
+"""Batches that each choice is simulated for, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ def compare_choices(
 
     Equal shares are those of `--no-heterogeneous`: one group of all, whatever their vendors.
     """
-    short = replace(job, num_steps=min(job.num_steps, MAX_STEPS))
+    short = replace(job, num_samples=min(job.num_samples, MAX_STEPS * job.match.batch_size))
 
     def run(name: str, changed: SimulatedJob, fixed: Groups | None) -> Choice:
         done = Simulation(workers, changed, GroupChooser(workers, changed, portraits, fixed), seed).run()

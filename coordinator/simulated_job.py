@@ -25,20 +25,16 @@ _NEVER_SLOW = np.array([-np.inf])
 
 @dataclass(frozen=True, slots=True)
 class SimulatedJob:
-    """`num_steps` batches of the whole cluster, over as many passes of `num_rows` samples as it takes."""
+    """`num_samples` samples, over as many passes of `num_rows` as it takes."""
 
     num_rows: int
-    num_steps: int
+    num_samples: int
     match: MatchSettings
     window: WindowSettings
     heterogeneous: bool
     around: Surroundings
     num_probes: int = 20
     update_every_steps: int = 100
-
-    @property
-    def num_samples(self) -> int:
-        return self.num_steps * self.match.batch_size
 
 
 def probe_workers(

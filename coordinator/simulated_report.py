@@ -23,15 +23,15 @@ MAX_EVENTS = 100
 
 
 def simulate(
-    cluster: SimulatedCluster, config: JobConfig, data: SimulatedData, num_steps: int, seed: int
+    cluster: SimulatedCluster, config: JobConfig, data: SimulatedData, num_samples: int, seed: int
 ) -> dict[str, Any]:
-    """Train `num_steps` batches of the job on the cluster, and what other choices would give; all of it as plain JSON
+    """Train `num_samples` samples of the job on the cluster, and what other choices would give; all of it as plain JSON
     data, with units in the names.
 
     Raises ConfigError for what does not fit together, GeartrainError when all workers die.
     """
     workers = simulated_workers(cluster)
-    job = simulated_job(cluster, config, data, num_steps)
+    job = simulated_job(cluster, config, data, num_samples)
     speeds = {name: one.samples_per_s for name, one in config.portrait.initial.items()}
     portraits = probe_workers(workers, job, speeds, seed)
     run = Simulation(workers, job, GroupChooser(workers, job, portraits), seed).run()
@@ -39,11 +39,11 @@ def simulate(
     return _result(workers, job, run, choices) | {"seed": seed, "servers": cluster.servers}
 
 
-def simulated_job(cluster: SimulatedCluster, config: JobConfig, data: SimulatedData, num_steps: int) -> SimulatedJob:
+def simulated_job(cluster: SimulatedCluster, config: JobConfig, data: SimulatedData, num_samples: int) -> SimulatedJob:
     """What a config, a cluster and data make together."""
     return SimulatedJob(
         num_rows=data.num_rows,
-        num_steps=num_steps,
+        num_samples=num_samples,
         match=match_settings(config, data.tokens_per_sample),
         window=window_settings(config),
         heterogeneous=config.heterogeneous,
@@ -68,7 +68,6 @@ def _result(
     speeds = solo.samples_per_s(members, throttled=False)
     chosen, equal = choices[0].run.samples_per_s, choices[1].run.samples_per_s
     return {
-        "steps": job.num_steps,
         "samples": run.samples,
         "samples_skipped": run.samples_skipped,
         "version": run.version,
@@ -96,7 +95,7 @@ def _result(
             }
             for one in choices
         ],
-        "choices_steps": min(job.num_steps, choices[0].run.samples // job.match.batch_size),
+        "choices_samples": choices[0].run.samples,
         "events": [{"at_s": round(at_s, 3), "reason": reason} for at_s, reason in run.events[:MAX_EVENTS]],
         "num_events": len(run.events),
     }

@@ -191,3 +191,14 @@ def test_the_window_can_be_changed_while_a_job_trains() -> None:
         adjusting.change_window(nodes.core, {"window_ms": -1.0}, nodes.now_s)
     nodes.run()
     prove_conservation(nodes.entries, 1400, 1)
+
+
+def test_a_starting_speed_for_a_worker_that_is_not_there_fails_the_job_by_name() -> None:
+    nodes = unlike_nodes()
+    job = nodes.submit(
+        job_config(**{**config(), "portrait": {"initial": {"w7": {"samples_per_s": 10.0}}}}), data_index(train=70)
+    )
+    nodes.run()
+    error = nodes.core.records[job].error
+    assert error is not None
+    assert error["field"] == "portrait.initial.w7"
