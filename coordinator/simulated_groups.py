@@ -78,12 +78,14 @@ class GroupChooser:
         """Shares by the portraits as they are, after groups have changed."""
         return self._matcher.reshare(reason) if self._matcher is not None else None
 
-    def lost(self, worker: str, reason: str) -> Matching:
-        """The groups without a worker that died."""
-        self._alive.remove(worker)
+    def lost(self, workers: Sequence[str], reason: str) -> Matching:
+        """The groups without workers that died; none when nobody is left."""
+        self._alive = [worker for worker in self._alive if worker not in workers]
+        if not self._alive:
+            return Matching((), reason)
         if self._matcher is None:
             return self._equal_groups()
-        return self._matcher.lost([worker], reason)
+        return self._matcher.lost(workers, reason)
 
     def _equal_groups(self) -> Matching:
         matching = match_equally(self._alive, self._job.match, self._next_group)

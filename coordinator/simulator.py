@@ -23,7 +23,7 @@ from coordinator.simulated_groups import GroupChooser
 from coordinator.simulated_job import SimulatedJob
 from coordinator.simulated_steps import CAUSES, DEATHS, PASS_END, REGROUPING, SimulatedGroup, SimulatedStep
 from coordinator.window import WindowMachine
-from geartrain.errors import GeartrainError
+from geartrain.errors import ConservationError, GeartrainError
 from geartrain.types import Interval
 
 
@@ -84,7 +84,8 @@ class Simulation:
         )
 
     def run(self) -> SimulatedRun:
-        """Train to the end. Raises GeartrainError when all workers have died."""
+        """Train to the end. Raises GeartrainError when all workers have died, ConservationError when a sample was lost or
+        came twice: then a machine of the coordinator is wrong."""
         first = self._chooser.first()
         self.result.first_groups = tuple(spec.members for spec in first.groups)
         self._note(first.reason)
@@ -118,8 +119,13 @@ class Simulation:
         self._advance()
         while not self._grants.drained():
             self._next_event()
-        missing = list(self._done.missing(num_rows))
-        assert not missing, f"pass {pass_index} is drained without {missing}"
+        for lost in self._done.missing(num_rows):
+            raise ConservationError(
+                f"pass {pass_index} ends without {lost.start} to {lost.stop}",
+                pass_index=pass_index,
+                start=lost.start,
+                stop=lost.stop,
+            )
         # The pass is over when the servers have confirmed its last window.
         self._now_s = max(self._now_s, self._applied_s + self._job.around.half_trip_s)
 
@@ -236,10 +242,15 @@ class Simulation:
             self._change_shares(changed)
 
     def _missed(self, worker: str) -> None:
-        """The lease of a worker that died is over: its group goes on without it, or not at all."""
-        matching = self._chooser.lost(worker, f"{worker} died {self._job.around.overheads.lease_s:g} s ago")
+        """The lease of a worker that died is over, and of those that died with it: their groups go on without them."""
+        missed = [worker]
+        while self._heap and self._heap[0][0] <= self._now_s and isinstance(name := self._heap[0][2], str):
+            missed.append(name)
+            heapq.heappop(self._heap)
+        lease_s = self._job.around.overheads.lease_s
+        matching = self._chooser.lost(missed, f"{', '.join(missed)} died {lease_s:g} s ago")
         if not matching.groups:
-            raise GeartrainError(f"all workers have died after {self._now_s:.3f} s", worker=worker)
+            raise GeartrainError(f"all workers have died after {self._now_s:.3f} s", workers=missed)
         self._regrouping = None
         self._grants.resume()
         self._note(matching.reason)
