@@ -31,6 +31,7 @@ from geartrain.wire.messages import (
     Contribution,
     Dense,
     Done,
+    Echo,
     Failed,
     NodeFailed,
     Origin,
@@ -273,6 +274,11 @@ def test_malformed_requests_are_answered_and_the_server_lives(start_tier: StartT
         [encode(PullDense(origin, 0)), b"extra"],
         [encode(Stage(origin, 0, 0, [1, 0], 0, 0)), *[b"\x00" * 8] * 5],
         [encode(Stage(origin, 0, 0, [0, 0], 5, 2)), *[b""] * 5],
+        [encode(Echo(origin, 8))],
+        [encode(Echo(origin, 8)), b"\x00" * 7],
+        [encode(Echo(origin, 8)), b"\x00" * 8, b""],
+        [encode(Echo(origin, -1)), b""],
+        [encode(Echo(origin, 2**62)), b"\x00" * 8],
     ]
     for frames in bad:
         answer = peer.ask(*frames)
