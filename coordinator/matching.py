@@ -133,10 +133,10 @@ class Matcher:
     def _with_shares(self, groups: Sequence[tuple[int, tuple[str, ...]]]) -> tuple[GroupSpec, ...]:
         settings, costs = self._settings, self.book.costs()
         members = [tuple(costs[worker] for worker in names) for _, names in groups]
+        # Also where batches will be equal: it says when memory cannot hold them.
+        batches = batch_sizes_by_time(settings.batch_size, members, settings.tokens_per_sample, settings.min_share)
         if _alike([cost for group in members for cost in group]):
             batches = group_batch_sizes(settings.batch_size, [len(group) for group in members], settings.min_share)
-        else:
-            batches = batch_sizes_by_time(settings.batch_size, members, settings.tokens_per_sample, settings.min_share)
         specs = [
             GroupSpec(number, names, batch, group)
             for (number, names), batch, group in zip(groups, batches, members, strict=True)

@@ -84,8 +84,8 @@ class Simulation:
         )
 
     def run(self) -> SimulatedRun:
-        """Train to the end. Raises GeartrainError when all workers have died, ConservationError when a sample was lost or
-        came twice: then a machine of the coordinator is wrong."""
+        """Train to the end. Raises GeartrainError when all workers have died, and ConservationError when a sample was
+        lost or came twice: then a machine of the coordinator is wrong."""
         first = self._chooser.first()
         self.result.first_groups = tuple(spec.members for spec in first.groups)
         self._note(first.reason)
