@@ -58,6 +58,9 @@ def test_steps_of_three_sizes_are_timed_often_enough_and_fit_the_devices_cost() 
     assert len(sizes) == 3 and sizes[-1] <= 1000
     assert all(sum(one.num_samples == size for one in report.timings) == NUM_PROBES for size in sizes)
     assert max(one.seconds for one in report.timings) < 0.15
+    for size in sizes:  # what tokens cost does not show where they are a multiple of samples
+        tokens = [one.num_tokens for one in report.timings if one.num_samples == size]
+        assert max(tokens) > 2 * min(tokens)
     cost, num_outliers = fit_cost_model([StepTiming(*one[:3]) for one in map(astuple, report.timings)])
     row_s = 56 / 1e9  # 24 bytes of a row down, 32 up
     assert num_outliers == 0
