@@ -67,11 +67,12 @@ class VersionTimes:
             self._reached.append((version, now_s))
 
     def waited_s(self, version: int, arrived_s: float) -> float:
-        """How long a request for `version`, which is there by now, had to wait for it."""
-        for reached, since_s in self._reached:
-            if reached >= version:
-                return max(0.0, since_s - arrived_s)
-        return 0.0
+        """How long a request for `version`, which is there by now, had to wait for it; 0 for versions before those
+        that are remembered."""
+        if not self._reached or version < self._reached[0][0]:
+            return 0.0
+        since_s = next(since_s for reached, since_s in self._reached if reached >= version)
+        return max(0.0, since_s - arrived_s)
 
     def clear(self) -> None:
         """Forget all: another job counts its versions anew."""

@@ -41,11 +41,11 @@ class Ended:
 class TrainingCluster:
     """Servers s0, s1, ... and workers w0, w1, ... that stay for any number of jobs. Data and output lie in `folder`."""
 
-    def __init__(self, folder: Path, num_servers: int, num_workers: int) -> None:
+    def __init__(self, folder: Path, num_servers: int, num_workers: int, device: str = "cpu") -> None:
         self.folder = folder
         self._spec = ClusterSpec(
             num_servers=num_servers,
-            devices=("cpu",) * num_workers,
+            devices=(device,) * num_workers,
             listen="127.0.0.1:0",
             output_dir=folder / "output",
             allowed_roots=(folder,),

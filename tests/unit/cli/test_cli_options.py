@@ -40,6 +40,16 @@ def test_devices() -> None:
     assert resolve_devices(2, ("cpu", "cpu")) == ("cpu", "cpu")
     with pytest.raises(ConfigError, match="one for each of the 1 workers, got 2"):
         resolve_devices(1, ("cpu", "cpu"))
+    emulated = ("emulate:name=A,samples_per_s=3000", "emulate:samples_per_s=1")
+    assert resolve_devices(None, emulated) == emulated
+
+
+def test_a_wrong_card_is_named_before_anything_starts() -> None:
+    with pytest.raises(ConfigError, match=r"--device emulate:name=A,jitter=x: samples_per_s: .* got nothing"):
+        resolve_devices(None, ("cpu", "emulate:name=A,jitter=x"))
+    with pytest.raises(ConfigError, match=r"sees \d+ CUDA devices here") as caught:
+        resolve_devices(None, ("cuda:9999",))
+    assert (caught.value.facts["field"], caught.value.exit_status) == ("--device", 2)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from embedding_tier import parking
-from embedding_tier.parking import ParkingLot
+from embedding_tier.parking import ParkingLot, VersionTimes
 from geartrain.errors import BusyError
 
 
@@ -42,3 +42,27 @@ def test_the_lot_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     lot.park(("w0", 1, 1), 2, 1.0, "again")
     with pytest.raises(BusyError):
         lot.park(("w0", 1, 2), 2, 1.0, "more")
+
+
+def test_a_request_waited_until_its_version_was_there() -> None:
+    times = VersionTimes()
+    times.reached(1, 10.0)
+    times.reached(2, 12.0)
+    times.reached(2, 15.0)
+    times.reached(4, 16.0)
+    assert times.waited_s(1, arrived_s=9.0) == pytest.approx(1.0)
+    assert times.waited_s(2, arrived_s=9.0) == pytest.approx(3.0), "a decision that is repeated changes nothing"
+    assert times.waited_s(2, arrived_s=13.0) == 0.0, "it was there before the request"
+    assert times.waited_s(3, arrived_s=13.0) == pytest.approx(3.0), "it came together with 4"
+    assert times.waited_s(0, arrived_s=9.5) == 0.0, "it was there from the beginning"
+    times.clear()
+    assert times.waited_s(2, arrived_s=9.0) == 0.0
+
+
+def test_only_the_last_versions_are_remembered() -> None:
+    times = VersionTimes()
+    for version in range(1, 1000):
+        times.reached(version, float(version))
+    assert times.waited_s(999, arrived_s=990.0) == pytest.approx(9.0)
+    assert times.waited_s(1000 - parking.REMEMBERED_VERSIONS, arrived_s=0.0) > 900
+    assert times.waited_s(1, arrived_s=0.0) == 0.0
