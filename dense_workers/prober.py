@@ -174,24 +174,25 @@ class Prober:
     def _fits(self, num_samples: int) -> bool:
         try:
             self._step_s(num_samples)
+            return True
         except torch.OutOfMemoryError:
-            torch.cuda.empty_cache()
-            return False
-        return True
+            pass
+        torch.cuda.empty_cache()  # not before the error, which holds on to what the step had, is gone
+        return False
 
     def _bytes_per_sample(self, smaller: int, larger: int) -> float:
         """Memory that each sample of a step takes at the peak; 0 where nobody counts."""
-        peaks = [self._peak_bytes(size) for size in (smaller, larger)]
-        if peaks[0] is None or peaks[1] is None:
+        if self._device.peak_bytes() is None:
             return 0.0
+        peak = self._peak_bytes(larger)
         if larger == smaller:
-            return peaks[1] / larger
-        return max(0.0, (peaks[1] - peaks[0]) / (larger - smaller))
+            return peak / larger
+        return max(0.0, (peak - self._peak_bytes(smaller)) / (larger - smaller))
 
-    def _peak_bytes(self, num_samples: int) -> int | None:
+    def _peak_bytes(self, num_samples: int) -> int:
         self._device.forget_peak()
         self._step_s(num_samples)
-        return self._device.peak_bytes()
+        return self._device.peak_bytes() or 0
 
     def _try(self, precision: str, num_samples: int) -> Trial:
         """The same step in fp32 and in `precision`: how long each takes, and how far their gradients are apart."""
