@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,18 +63,23 @@ def _from_description(
 
 
 def _from_files(machines: SimulatedCluster, path: Path, overrides: tuple[str, ...]) -> tuple[JobConfig, SimulatedData]:
-    """The config and what its training files hold: samples, their tokens, and the rows that steps need of the servers.
-    What CLUSTER says of them wins."""
+    """The config and what its training files hold."""
+    from geartrain.config import default_allowed_roots, load_config
+
+    job = load_config(path, overrides)
+    return job, read_data(machines, job, default_allowed_roots(path.resolve().parent))
+
+
+def read_data(machines: SimulatedCluster, job: JobConfig, allowed_roots: Sequence[Path]) -> SimulatedData:
+    """What the job's training files hold: samples, their tokens, and the rows that steps need of the servers. What the
+    cluster file says of them wins."""
     from coordinator.simulated_data import SimulatedData, drawn_data
     from coordinator.token_counts import TokenCounts
-    from geartrain.config import default_allowed_roots, load_config
     from geartrain.data.index import build_index
     from geartrain.data.step_rows import count_step_rows
     from geartrain.data.tokens import count_tokens
 
-    job = load_config(path, overrides)
-    roots = default_allowed_roots(path.resolve().parent)
-    index = build_index(job, ("train",), standard={}, allowed_roots=roots)
+    index = build_index(job, ("train",), standard={}, allowed_roots=allowed_roots)
     num_rows = index.num_rows("train")
     drawn = drawn_data(machines, job, num_rows, job.training.seed)
     tokens, mean = drawn.tokens, drawn.tokens_per_sample
@@ -85,7 +91,7 @@ def _from_files(machines: SimulatedCluster, path: Path, overrides: tuple[str, ..
     sizes, rows = drawn.step_samples, drawn.step_rows
     if machines.rows_per_sample is None:
         sizes, rows = count_step_rows(job, index, job.training.batch_size)
-    return job, SimulatedData(num_rows, tokens, mean, sizes, rows)
+    return SimulatedData(num_rows, tokens, mean, sizes, rows)
 
 
 COMMANDS = (simulate,)
