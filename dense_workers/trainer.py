@@ -25,7 +25,7 @@ from dense_workers.prefetch import BatchPlanner, Prefetcher
 from dense_workers.probe_batches import ProbeBatches
 from dense_workers.prober import Prober
 from dense_workers.scoring import Scorer
-from dense_workers.step import StepRunner
+from dense_workers.step import StepGradients, StepRunner
 from dense_workers.step_times import step_times
 from embedding_tier.client import TierClient
 from geartrain.config import JobConfig, row_dim
@@ -239,15 +239,7 @@ class JobTrainer:
         gradients = self._runner.compute(ready.planned, ready.rows, self._step_seed(own))
         host_bound = pace.finish()
         gradients = self._runner.reduce(gradients, group)
-        servers: dict[str, int] = {}
-        if gradients.non_finite == 0:
-            servers = self._pushes.stage(
-                ready.grant.group,
-                ready.grant.step,
-                ready.planned.plan.unique_keys,
-                ready.planned.plan.counts,
-                gradients,
-            )
+        servers = self._stage(ready, gradients) if gradients.non_finite == 0 else {}
         end_s = time.perf_counter()
         times = step_times(self._cycle_start_s, start_s, end_s, ready, group.waited_s - waited_s)
         report = Staged(
@@ -299,6 +291,10 @@ class JobTrainer:
         values = ready.dense if ready.dense is not None else self._layout.read()
         group.broadcast(values)
         self._runner.load_dense(values)
+
+    def _stage(self, ready: ReadyStep, gradients: StepGradients) -> dict[str, int]:
+        grant, plan = ready.grant, ready.planned.plan
+        return self._pushes.stage(grant.group, grant.step, plan.unique_keys, plan.counts, gradients)
 
     def _must_hold(self, ready: ReadyStep) -> bool:
         if self.config.sync.pipeline_depth == 0 or not ready.grant.ahead or self._feed is None:
