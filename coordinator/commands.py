@@ -94,15 +94,7 @@ class RaiseTerm:
 
 
 Command: TypeAlias = (
-    Send
-    | Journal
-    | SaveJob
-    | SavePortrait
-    | ComputeMetrics
-    | WritePredictions
-    | PrepareCut
-    | PublishCut
-    | RaiseTerm
+    Send | Journal | SaveJob | SavePortrait | ComputeMetrics | WritePredictions | PrepareCut | PublishCut | RaiseTerm
 )
 
 

@@ -23,6 +23,10 @@ DRIFT_ERRORS = 4.0
 SMALL_ERRORS = 6.0
 """As much for small deviations: there is no second check, and thousands of steps are looked at."""
 
+SETTLED = 0.01
+"""The first look, after `NUM_RECENT` steps: probes are smaller than steps, so what they let expect may be off a little."""
+SETTLED_ERRORS = 4.0
+
 
 class Verdict(NamedTuple):
     """The worker needs `factor` times the predicted time. `deviation`: MAD of the ratios over their median."""
@@ -33,9 +37,13 @@ class Verdict(NamedTuple):
 
 
 class RatioWatch:
-    """The latest ratios of one worker to one prediction: after a verdict, a new prediction begins with a new watch."""
+    """The latest ratios of one worker to one prediction: after a verdict, a new prediction begins with a new watch.
 
-    def __init__(self, refresh_every_steps: int) -> None:
+    A prediction that does not come from steps (`unsettled`) gets an early first look.
+    """
+
+    def __init__(self, refresh_every_steps: int, unsettled: bool = False) -> None:
+        self._unsettled = unsettled
         self._refresh_every_steps = refresh_every_steps
         self._ratios: deque[float] = deque(maxlen=max(refresh_every_steps, NUM_RECENT))
         self._num_steps = 0
@@ -48,8 +56,12 @@ class RatioWatch:
         if len(self._ratios) < NUM_RECENT:
             return None
         verdict = self._check_drift() if self._num_steps % CHECK_EVERY_STEPS == 0 else None
+        if verdict is None and self._unsettled and self._num_steps == NUM_RECENT:
+            verdict = self._refresh(SETTLED, SETTLED_ERRORS)
+            if verdict is not None and abs(verdict.factor - 1.0) > DRIFT:
+                verdict = None  # so much is drift, or a hiccup: that rule looks twice
         if verdict is None and self._num_steps % self._refresh_every_steps == 0:
-            verdict = self._refresh()
+            verdict = self._refresh(SMALL, SMALL_ERRORS)
         return verdict
 
     def _check_drift(self) -> Verdict | None:
@@ -67,10 +79,10 @@ class RatioWatch:
         reason = f"needs {_times(middle)} times its predicted step time since {since} steps"
         return Verdict(middle, _deviation(recent) / middle, reason)
 
-    def _refresh(self) -> Verdict | None:
+    def _refresh(self, small: float, small_errors: float) -> Verdict | None:
         ratios = list(self._ratios)
         middle, deviation = median(ratios), _deviation(ratios)
-        if abs(middle - 1.0) <= max(SMALL, SMALL_ERRORS * _standard_error(deviation, len(ratios))):
+        if abs(middle - 1.0) <= max(small, small_errors * _standard_error(deviation, len(ratios))):
             return None
         reason = f"needed {_times(middle)} times its predicted step time, by the median of its last {len(ratios)} steps"
         return Verdict(middle, deviation / middle, reason)

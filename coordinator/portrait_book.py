@@ -122,7 +122,7 @@ class PortraitBook:
 
     def _keep(self, portrait: Portrait) -> Portrait:
         self._known.setdefault(portrait.worker, deque(maxlen=HISTORY_LENGTH)).append(portrait)
-        self._watches[portrait.worker] = RatioWatch(self._update_every_steps)
+        self._watches[portrait.worker] = RatioWatch(self._update_every_steps, unsettled=portrait.source != "steps")
         return portrait
 
     # --- what they say -----------------------------------------------------------------------------------------------

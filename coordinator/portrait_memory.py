@@ -25,11 +25,7 @@ class PortraitMemory:
     def known(self, config: JobConfig, workers: Iterable[Node]) -> dict[str, Portrait]:
         """The portraits of these workers for this model, as far as they were measured on the same devices."""
         keys = {node.name: _key(config, node) for node in workers}
-        return {
-            worker: self._portraits[key]
-            for worker, key in keys.items()
-            if key in self._portraits
-        }
+        return {worker: self._portraits[key] for worker, key in keys.items() if key in self._portraits}
 
     def remember(
         self, config: JobConfig, workers: Iterable[Node], portraits: Mapping[str, Portrait]

@@ -134,4 +134,3 @@ class Preparation(JobScript):
         yield from self._ask(GroupFormed, joining)
         self.view.groups_formed(groups, reason)
         self._note("groups", reason)
-

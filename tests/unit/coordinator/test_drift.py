@@ -112,3 +112,20 @@ def test_reasons_show_what_a_factor_is() -> None:
         assert seen is not None
         reasons[factor] = seen[1].reason.split()[1]
     assert reasons == {0.3: "0.3", 0.52: "0.52", 0.8: "0.80", 1.25: "1.25", 3.0: "3.0"}
+
+
+def test_a_prediction_from_probes_is_looked_at_early() -> None:
+    noise = random.Random(1)
+    ratios = [1.04 + noise.uniform(-0.01, 0.01) for _ in range(16)]
+    settled, unsettled = RatioWatch(100), RatioWatch(100, unsettled=True)
+    assert [settled.add(ratio) for ratio in ratios] == [None] * 16
+    verdicts = [unsettled.add(ratio) for ratio in ratios]
+    assert verdicts[:15] == [None] * 15
+    assert verdicts[15] is not None
+    assert verdicts[15].factor == pytest.approx(1.04, abs=0.01)
+
+
+def test_what_is_far_off_is_left_to_the_rule_that_looks_twice() -> None:
+    watch = RatioWatch(100, unsettled=True)
+    verdicts = [watch.add(2.0) for _ in range(24)]
+    assert [place for place, verdict in enumerate(verdicts, start=1) if verdict is not None] == [24]

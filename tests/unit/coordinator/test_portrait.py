@@ -218,10 +218,9 @@ def test_a_speed_set_wrong_by_hand_is_corrected_by_steps(times: float, by: str) 
 def test_a_worker_that_changes_its_speed_is_corrected_within_40_steps(factor: float, quiet: int, seed: int) -> None:
     book = book_with(TRUTH, noise=0.01)
     run(book, "w0", TRUTH, quiet, seed)
-    before = book.portrait("w0").cost
-    (step, change), *_ = run(book, "w0", TRUTH.scaled(factor), 40, seed + 1)
+    # A look at small deviations may fall into the time before the drift is sure: the last change is the one.
+    *_, (step, change) = run(book, "w0", TRUTH.scaled(factor), 40, seed + 1)
     assert step <= 40
-    assert change.before == before
     assert change.after == book.portrait("w0").cost
     assert change.after.seconds(150, 3000) == pytest.approx(factor * TRUTH.seconds(150, 3000), rel=0.12)
     assert book.portrait("w0").measured_at == 1000.0 + step
