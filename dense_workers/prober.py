@@ -83,6 +83,7 @@ class Prober:
         self._version = probe.version
         facts = self._device.facts()
         is_auto = probe.precision == "auto"
+        tried = facts.precisions if is_auto else [probe.precision]
         if not is_auto:
             require_supported(probe.precision, facts.precisions, self._worker, self._device.spec.label)
         self._runner.use_precision("fp32" if is_auto else probe.precision)
@@ -92,7 +93,6 @@ class Prober:
         smallest = min(self._smallest, limit)
         largest = largest_size(self._step_s, smallest, limit)
         sizes = probe_sizes(largest, smallest)
-        tried = [one for one in facts.precisions if one != "fp32"] if is_auto else [probe.precision]
         trials = {one: self._try(one, sizes[len(sizes) // 2]) for one in tried if one != "fp32"}
         precision = choose(trials) if is_auto else probe.precision
         self._runner.use_precision(precision)
