@@ -21,7 +21,7 @@ from coordinator.matching import Matching
 from coordinator.simulated_devices import Members, SimulatedWorker
 from coordinator.simulated_groups import GroupChooser
 from coordinator.simulated_job import SimulatedJob
-from coordinator.simulated_steps import CAUSES, DEATHS, PASS_END, REGROUPING, SimulatedGroup, SimulatedStep
+from coordinator.simulated_steps import CAUSES, DEATHS, OVERHEAD, PASS_END, REGROUPING, SimulatedGroup, SimulatedStep
 from coordinator.window import WindowMachine
 from geartrain.errors import ConservationError, GeartrainError
 from geartrain.types import Interval
@@ -89,6 +89,8 @@ class Simulation:
         first = self._chooser.first()
         self.result.first_groups = tuple(spec.members for spec in first.groups)
         self._note(first.reason)
+        self._now_s = self._job.around.overheads.first_step_ms / 1000
+        self.result.spent[OVERHEAD] += np.minimum(self._now_s, Members(self._workers).dies_at_s)
         self._set_groups(first, REGROUPING)
         for worker in self._workers:
             if worker.dies_at_s is not None:

@@ -71,7 +71,8 @@ class VersionTimes:
         that are remembered."""
         if not self._reached or version < self._reached[0][0]:
             return 0.0
-        since_s = next(since_s for reached, since_s in self._reached if reached >= version)
+        # A version is there a moment before it is noted here: who asks for it in between has not waited.
+        since_s = next((since_s for reached, since_s in self._reached if reached >= version), arrived_s)
         return max(0.0, since_s - arrived_s)
 
     def clear(self) -> None:

@@ -56,6 +56,8 @@ class SimulatedOverheads(Section):
     """From the report of a step, over its decision, to the next grant, when nobody is waited for."""
     step_ms: NonNegativeNumber = 8.0
     """A worker's own work in a step that is no part of its card's time: requests, collectives, encoding."""
+    first_step_ms: NonNegativeNumber = 150.0
+    """What the first step of training takes longer: everything is done for the first time in it."""
     apply_ms: NonNegativeNumber = 2.0
     """Until the servers answer pulls of a new window's version, apart from the time that its rows take."""
     pull_rows_per_s: PositiveNumber = 30e6

@@ -18,7 +18,7 @@ from coordinator.window import WindowSettings
 from geartrain.config.simulated_cluster import SimulatedCluster
 from geartrain.config.validation import validate
 
-FREE = {"round_trip_ms": 0.0, "step_ms": 0.0, "apply_ms": 0.0}
+FREE = {"round_trip_ms": 0.0, "step_ms": 0.0, "first_step_ms": 0.0, "apply_ms": 0.0}
 """Nothing but cards takes time."""
 NO_TRAFFIC = Traffic.proportional(0.0, 0.0, 0.0)
 

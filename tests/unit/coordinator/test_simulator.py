@@ -60,14 +60,14 @@ def test_asynchronous_groups_do_not_wait_and_are_stale() -> None:
 
 
 def test_round_trips_and_the_hosts_work_add_to_every_step() -> None:
-    overheads = {"round_trip_ms": 10.0, "step_ms": 30.0, "apply_ms": 5.0}
+    overheads = {"round_trip_ms": 10.0, "step_ms": 30.0, "first_step_ms": 200.0, "apply_ms": 5.0}
     run = Setting([card("A", 2000)], overheads=overheads).run()
     # A step: to the worker and back 10 ms, applied after 5, the host's 30, and 1,000 samples in 500 ms.
-    assert run.seconds == pytest.approx(100 * 0.545, rel=1e-3)
+    assert run.seconds == pytest.approx(0.2 + 100 * 0.545, rel=1e-3)
 
 
 def test_a_deeper_pipeline_hides_round_trips() -> None:
-    overheads = {"round_trip_ms": 40.0, "step_ms": 0.0, "apply_ms": 20.0}
+    overheads = {**FREE, "round_trip_ms": 40.0, "apply_ms": 20.0}
     setting = Setting([card("A", 2000)], overheads=overheads)
     hidden = Setting([card("A", 2000)], overheads=overheads, depth=1).run()
     assert setting.run().seconds == pytest.approx(100 * 0.56, rel=1e-3)

@@ -97,7 +97,7 @@ def test_a_mixed_cluster_is_told_with_all_its_choices() -> None:
     assert by_name["every window waits for all (sync)"]["max_staleness"] == 0
     unlike = result["heterogeneity"]
     assert unlike["equal_shares_samples_per_s"] == by_name["equal shares in one group"]["samples_per_s"]
-    assert 0.8 < unlike["throughput_over_sum_of_solo"] <= 1.0  # steps of 44 ms, 12 ms beside
+    assert 0.75 < unlike["throughput_over_sum_of_solo"] <= 1.0  # steps of 44 ms, 12 ms beside
     # The solo speed is that of whole batches: 1,200 samples at 6,000 a second and 12 ms beside, and what rows take.
     assert result["workers"][0]["solo_samples_per_s"] == pytest.approx(1200 / 0.2122, rel=0.001)
     assert unlike["sum_of_solo_samples_per_s"] == pytest.approx(

@@ -14,7 +14,7 @@ from simulation_support import FREE, Setting, card
 from coordinator.simulated_devices import Traffic
 
 SPEEDS = st.sampled_from([500, 1000, 2000, 3000, 6000])
-OVERHEADS = {"round_trip_ms": 5.0, "step_ms": 3.0, "apply_ms": 4.0}
+OVERHEADS = {"round_trip_ms": 5.0, "step_ms": 3.0, "first_step_ms": 70.0, "apply_ms": 4.0}
 
 
 @st.composite

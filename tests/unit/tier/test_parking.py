@@ -55,6 +55,7 @@ def test_a_request_waited_until_its_version_was_there() -> None:
     assert times.waited_s(2, arrived_s=13.0) == 0.0, "it was there before the request"
     assert times.waited_s(3, arrived_s=13.0) == pytest.approx(3.0), "it came together with 4"
     assert times.waited_s(0, arrived_s=9.5) == 0.0, "it was there from the beginning"
+    assert times.waited_s(5, arrived_s=9.5) == 0.0, "it is there, but nobody has noted it yet"
     times.clear()
     assert times.waited_s(2, arrived_s=9.0) == 0.0
 
