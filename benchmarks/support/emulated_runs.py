@@ -1,18 +1,25 @@
-"""Runs of a small job on emulated cards, each on a cluster of its own."""
+"""Runs of jobs on local clusters of emulated cards, and the same jobs in the simulator."""
 
 from __future__ import annotations
 
-import multiprocessing
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from geartrain.config import parse_config
+from coordinator.simulated_report import simulate
+from geartrain.commands.simulate import read_data
+from geartrain.config import JobConfig, parse_config
+from geartrain.config.simulated_cluster import SimulatedCluster
+from geartrain.config.validation import validate
+from geartrain.device_spec import EmulatedCard, parse_device
 from geartrain.launch.local import ClusterSpec, LocalCluster
 
 NUM_SERVERS = 2
+SIMULATOR_SEED = 1
+ANSWER_S = 10.0
 
 Data: TypeAlias = Callable[[Path, int], dict[str, Any]]
 """Writes so many rows into a folder, and says what a config needs to describe them."""
@@ -31,23 +38,37 @@ class Card:
         """As `--device` takes it."""
         return f"emulate:name={self.name},samples_per_s={self.samples_per_s}" + (f",{self.more}" if self.more else "")
 
+    def described_speed(self, tokens_per_sample: float) -> float:
+        """Samples per second by its description: without overhead, transfers, jitter and throttling."""
+        card = parse_device(self.spec).card
+        assert isinstance(card, EmulatedCard)
+        token_s = 0.0 if card.tokens_per_s is None else tokens_per_sample / card.tokens_per_s
+        return 1.0 / (card.step_s(1, 0) + token_s)
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A finished job: its result, its time series and its events."""
+    """A finished job: its result, its time series, its events, and the portraits of its workers, each with those before
+    it in `history`."""
 
     result: Mapping[str, Any]
     points: Sequence[Mapping[str, Any]]
     events: Sequence[Mapping[str, Any]]
+    portraits: Mapping[str, Mapping[str, Any]]
 
     @property
     def samples_per_s(self) -> float:
         return float(self.result["samples_per_s"])
 
+    @property
+    def host_bound_steps(self) -> int:
+        """Steps of all workers in which the host was slower than the card it stands for."""
+        return sum(worker["host_bound_steps"] for worker in self.result["workers"])
+
 
 @dataclass(frozen=True, slots=True)
 class JobShape:
-    """What is trained: rows by `data`, in batches of `batch_size`; `changes` replace top-level sections of the config."""
+    """What is trained: rows by `data`, in batches of `batch_size`; `changes` replace top-level parts of the config."""
 
     data: Data
     batch_size: int
@@ -55,8 +76,9 @@ class JobShape:
     changes: Mapping[str, Any]
 
 
-def run_on(cards: Sequence[Card], shape: JobShape) -> Run:
-    """Train the job on these cards."""
+@contextmanager
+def job_of(shape: JobShape) -> Iterator[JobConfig]:
+    """The job's config; its data lie in a folder that is gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="geartrain-bench-") as folder:
         data = Path(folder) / "data"
         fields: dict[str, Any] = {
@@ -72,30 +94,49 @@ def run_on(cards: Sequence[Card], shape: JobShape) -> Run:
             },
             **shape.changes,
         }
-        config = parse_config(fields, data, [data])
-        spec = ClusterSpec(
-            num_servers=NUM_SERVERS,
-            devices=tuple(card.spec for card in cards),
-            listen="127.0.0.1:0",
-            output_dir=None,
-            allowed_roots=(data,),
-            logs_dir=None,
-            api_token="bench",
+        yield parse_config(fields, data, [data])
+
+
+@contextmanager
+def cluster_of(devices: Sequence[str], config: JobConfig) -> Iterator[LocalCluster]:
+    """A cluster of its own for the job, one worker for each device."""
+    spec = ClusterSpec(
+        num_servers=NUM_SERVERS,
+        devices=tuple(devices),
+        listen="127.0.0.1:0",
+        output_dir=None,
+        allowed_roots=(Path(config.data.root),),
+        logs_dir=None,
+        api_token="bench",
+    )
+    with LocalCluster(spec) as cluster:
+        yield cluster
+
+
+def train_on(cluster: LocalCluster, config: JobConfig) -> Run:
+    """Train the job to its end. Raises RuntimeError when it does not succeed."""
+    job = cluster.run_job(config.to_dict(), {"kind": "train"}, lambda _: None)
+    if job["state"] != "succeeded":
+        raise RuntimeError(f"the job {job['state']}: {job['reason']}")
+    with cluster.client(ANSWER_S) as client:
+        measured = client.portraits() if config.heterogeneous else []
+        return Run(
+            result=job["result"],
+            points=client.metrics(job["id"]),
+            events=list(client.events(job["id"])),
+            portraits={one["worker"]: client.portrait(one["worker"]) for one in measured},
         )
-        with LocalCluster(spec) as cluster:
-            job = cluster.run_job(config.to_dict(), {"kind": "train"}, lambda _: None)
-            if job["state"] != "succeeded":
-                raise RuntimeError(f"the job {job['state']}: {job['reason']}")
-            with cluster.client(10.0) as client:
-                return Run(job["result"], client.metrics(job["id"]), list(client.events(job["id"])))
 
 
-def solo_speeds(cards: Sequence[Card], shape: Callable[[Card], JobShape]) -> dict[Card, float]:
-    """Samples per second of each card alone, all measured at the same time: an emulated card leaves the host idle."""
-    with multiprocessing.get_context("spawn").Pool(len(cards)) as pool:
-        runs = [pool.apply_async(_solo_speed, (card, shape(card))) for card in cards]
-        return {card: run.get() for card, run in zip(cards, runs, strict=True)}
+def run_on(devices: Sequence[str], config: JobConfig) -> Run:
+    """Train the job on a cluster of its own."""
+    with cluster_of(devices, config) as cluster:
+        return train_on(cluster, config)
 
 
-def _solo_speed(card: Card, shape: JobShape) -> float:
-    return run_on([card], shape).samples_per_s
+def simulate_on(devices: Sequence[str], config: JobConfig) -> dict[str, Any]:
+    """What the simulator, in this process, says of the same job on the same cards; only its files are looked at."""
+    workers = [{"device": device} for device in devices]
+    machines = validate(SimulatedCluster, {"workers": workers, "servers": NUM_SERVERS})
+    data = read_data(machines, config, [Path(config.data.root)])
+    return simulate(machines, config, data, config.training.passes * data.num_rows, SIMULATOR_SEED)

@@ -13,7 +13,7 @@ import numpy as np
 
 from geartrain.errors import DataFileError
 
-FRAPPE_FIELDS = "user item daytime weekday isweekend homework cost weather country city".split()
+FRAPPE_FIELDS = ["user", "item", "daytime", "weekday", "isweekend", "homework", "cost", "weather", "country", "city"]
 MAX_HISTORY = 50
 
 
