@@ -16,6 +16,9 @@ from coordinator.shares import ShareCut
 CLOSE = 1e-6
 """Relative: what rounding may do to sums of seconds."""
 
+NOTHING_S = 1e-9
+"""Seconds: what a few samples take that cost nothing (`LEAST_SAMPLE_S` each)."""
+
 
 def member(
     samples_per_s: float, *, fixed_s: float = 0.0, token_s: float = 0.0, max_samples: int | None = None
@@ -23,21 +26,16 @@ def member(
     return MemberCost(CostModel(fixed_s, 1.0 / samples_per_s, token_s), max_samples)
 
 
-def costs(
-    fewest: int = 1, most: int = 8, *, memory: bool = False, tokens: bool = False
-) -> st.SearchStrategy[list[MemberCost]]:
+def costs(most: int = 8, *, memory: bool = False, tokens: bool = False) -> st.SearchStrategy[list[MemberCost]]:
     """Members whose speeds differ by a factor of up to 1,000; some with fixed costs, some with the least memory."""
-    one = st.builds(
-        MemberCost,
-        st.builds(
-            CostModel,
-            st.sampled_from([0.0, 0.0, 0.01]) | st.floats(0, 0.5),
-            st.floats(1e-4, 0.1) | st.just(0.0) if tokens else st.floats(1e-4, 0.1),
-            st.sampled_from([0.0, 0.001]) | st.floats(0, 0.02) if tokens else st.just(0.0),
-        ),
-        st.none() | st.integers(0, 40) if memory else st.none(),
-    )
-    return st.lists(one, min_size=fewest, max_size=most)
+    fixed_s = st.sampled_from([0.0, 0.0, 0.01]) | st.floats(0, 0.5)
+    sample_s = st.floats(1e-4, 0.1)
+    cost = st.builds(CostModel, fixed_s, sample_s)
+    if tokens:
+        token_s = st.floats(1e-5, 0.02)
+        cost |= st.builds(CostModel, fixed_s, sample_s, token_s) | st.builds(CostModel, fixed_s, st.just(0.0), token_s)
+    one = st.builds(MemberCost, cost, st.none() | st.integers(0, 40) if memory else st.none())
+    return st.lists(one, min_size=1, max_size=most)
 
 
 def sizes(cut: ShareCut) -> list[int]:
