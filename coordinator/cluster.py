@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -24,6 +25,8 @@ from geartrain.data.tokens import count_tokens
 from geartrain.errors import DataFileError, NotFoundError
 
 _T = TypeVar("_T")
+
+log = logging.getLogger("geartrain.coordinator")
 
 TASK_KINDS = ("train", "evaluate", "predict")
 INITS = ("", "resume", "init_from")
@@ -173,7 +176,12 @@ def _tokens(config: JobConfig, task: Task, index: DatasetIndex) -> TokenCounts |
     """What tells long samples from short ones when a batch is shared out; None where all cost the same."""
     if task.kind != "train" or not config.heterogeneous:
         return None
-    counts = count_tokens(config, index)
+    try:
+        counts = count_tokens(config, index)
+    except DataFileError as error:
+        # A row that cannot be read fails the job when it comes to it, by name; it is no reason to refuse the config.
+        log.warning("shares are not cut by tokens: %s", error)
+        return None
     if counts is None:
         return None
     rows = [chunk.num_rows for chunk in index.train]

@@ -130,7 +130,16 @@ class Preparation(JobScript):
         joining: dict[str, JoinGroup] = {}
         for spec in groups:
             address = listening[spec.members[0]].address if len(spec.members) > 1 else ""
-            joining |= dict.fromkeys(spec.members, JoinGroup(self.term, spec.group, list(spec.members), address))
+            for member in spec.members:
+                precision = self._precision(member)
+                joining[member] = JoinGroup(self.term, spec.group, list(spec.members), address, precision)
         yield from self._ask(GroupFormed, joining)
         self.view.groups_formed(groups, reason)
         self._note("groups", reason)
+
+    def _precision(self, worker: str) -> str:
+        """What a worker computes in: as its portrait says, else as the config does; auto is fp32 without a portrait."""
+        if self.matcher is not None:
+            return self.matcher.portraits[worker].precision
+        wanted = self._config.training.precision
+        return "fp32" if wanted == "auto" else wanted

@@ -16,6 +16,7 @@ import torch
 
 from geartrain.errors import ConfigError
 from geartrain.types import Floats
+from geartrain.wire.messages import DeviceFacts
 
 _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -47,6 +48,12 @@ def loss_scale(precision: str, num_samples: int) -> float:
     if precision != "fp16":
         return 1.0
     return float(_FP16_SCALE / 2 ** (num_samples - 1).bit_length())
+
+
+def worth_trying(device: DeviceFacts) -> list[str]:
+    """The precisions that auto looks at. A CPU computes in fp32 unless it is told otherwise: what a trial of a few
+    steps says of it depends on what else runs there, and two runs of one seed would give different numbers."""
+    return ["fp32"] if device.vendor == "cpu" else device.precisions
 
 
 def require_supported(precision: str, supported: Sequence[str], worker: str, device: str) -> None:

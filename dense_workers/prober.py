@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from dense_workers.device import Device
-from dense_workers.precision import Trial, choose, relative_deviation, require_supported, trial_pairs
+from dense_workers.precision import Trial, choose, relative_deviation, require_supported, trial_pairs, worth_trying
 from dense_workers.prefetch import PlannedBatch
 from dense_workers.probe_batches import ProbeBatches
 from dense_workers.probe_timing import largest_size, largest_that_fits, probe_sizes, timed_sizes
@@ -83,7 +83,7 @@ class Prober:
         self._version = probe.version
         facts = self._device.facts()
         is_auto = probe.precision == "auto"
-        tried = facts.precisions if is_auto else [probe.precision]
+        tried = worth_trying(facts) if is_auto else [probe.precision]
         if not is_auto:
             require_supported(probe.precision, facts.precisions, self._worker, self._device.spec.label)
         self._runner.use_precision("fp32" if is_auto else probe.precision)

@@ -110,8 +110,6 @@ class JobTrainer:
         ).to(self._device.torch_device)
         self._layout = DenseLayout(self._model)
         self._runner = StepRunner(self._model, self._layout, self._schema.mean_slots, self._device.torch_device)
-        precision = self.config.training.precision
-        self._runner.use_precision("fp32" if precision == "auto" else precision)
         self._group: SyncGroup | None = None
         self._hosted: HostedStore | None = None
         self._feed: StepFeed | None = None
@@ -181,7 +179,9 @@ class JobTrainer:
         if self._group is not None and self._group.group == message.group:
             self._send(GroupFormed(self._identity.name, self.term, message.group))
             return
-        self._require_precision()
+        supported = self._device.facts().precisions
+        require_supported(message.precision, supported, self._identity.name, self._device.spec.label)
+        self._runner.use_precision(message.precision)
         self._leave_group()
         rank = message.members.index(self._identity.name)
         store = None
@@ -305,11 +305,6 @@ class JobTrainer:
         self._held = None
         self._unconfirmed[report.step] = report
         self._send(report)
-
-    def _require_precision(self) -> None:
-        named = self.config.training.precision
-        if named != "auto":
-            require_supported(named, self._device.facts().precisions, self._identity.name, self._device.spec.label)
 
     def _step_seed(self, own: Interval) -> int:
         # Of integers, Python's hash is the same in every process.

@@ -238,12 +238,16 @@ class HostGroup(Message, frozen=True):
 
 
 class JoinGroup(Message, frozen=True):
-    """Form the sync group `group` with these members (rank = place in the list) at the store's address."""
+    """Form the sync group `group` with these members (rank = place in the list) at the store's address.
+
+    `precision`: what the receiver computes its steps in (fp32, bf16 or fp16).
+    """
 
     term: int
     group: int
     members: list[str]
     address: str
+    precision: str = "fp32"
 
 
 class Probe(Message, frozen=True):

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kernels.update_rule import SPARSE_KINDS
 
+DATA = Path(os.environ.get("GEARTRAIN_DATA", Path(__file__).resolve().parents[4] / "shared" / "data"))
 KERNELS = ["lookup", "gather_fused", *(f"update_fused_{kind}" for kind in SPARSE_KINDS), "dedup", "segment_sum"]
 
 
 def bench(*arguments: str) -> list[dict[str, Any]]:
     """The JSON lines of a benchmark, which must end well."""
     command = [sys.executable, "-P", "-m", "geartrain.cli", "bench", *arguments, "--quick", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    environment = {**os.environ, "GEARTRAIN_DATA": str(DATA)}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -45,3 +49,36 @@ def test_tier() -> None:
     loads = [line for line in lines if line["name"] == "load"]
     assert [line["servers"] for line in loads] == [1, 2]
     assert all(line["same_rows"] and line["same_next_step"] and line["num_rows"] == 20_000 for line in loads)
+
+
+needs_frappe = pytest.mark.skipif(not (DATA / "frappe").is_dir(), reason=f"the data set is not here: {DATA / 'frappe'}")
+
+
+@needs_frappe
+def test_heterogeneity() -> None:
+    (line,) = bench("heterogeneity")
+    assert line["name"] == "3:2:1:1"
+    assert line["sum_of_solo_samples_per_s"] <= 14_000
+    assert line["equal_shares_samples_per_s"] <= 8_000
+    assert line["speedup_over_equal_shares"] > 1
+    assert line["simulated_samples_per_s"] == pytest.approx(14_000, rel=0.1)
+    assert sorted(worker for group in line["groups"] for worker in group) == ["w0", "w1", "w2", "w3"]
+    assert line["reached"] is (line["missed"] == [])
+
+
+@pytest.mark.slow
+@needs_frappe
+def test_convergence() -> None:
+    lines = bench("convergence")
+    assert [line["name"] for line in lines] == [
+        "sync-1-worker",
+        "hybrid-3:2:1:1",
+        "async-8-groups",
+        "async-8-groups-no-decay",
+        "async-8-groups-no-step-scale",
+    ]
+    for line in lines:
+        assert line["num_seeds"] == 1
+        assert line["sync_auc_mean"] == lines[0]["auc_mean"]
+        assert line["difference"] == pytest.approx(line["auc_mean"] - line["sync_auc_mean"], abs=2e-6)
+        assert line["groups"] == [8] or not line["name"].startswith("async")

@@ -58,6 +58,7 @@ def job_fields(**sections: Any) -> dict[str, Any]:
         "model": {"type": "deepfm", "embedding_dim": 4, "hidden": [8]},
         "training": {"passes": 2, "batch_size": 128},
         "sync": {"mode": "sync"},
+        "heterogeneous": False,  # equal shares: results can be compared digit by digit
     }
     for name, section in sections.items():
         old = fields.get(name)

@@ -132,15 +132,15 @@ def test_metrics_are_a_time_series(standing: Standing, running: str) -> None:
 
 def test_events_are_streamed(standing: Standing, running: str) -> None:
     events = standing.client.events(running)
-    kinds = [next(events) for _ in range(6)]
-    assert [event["number"] for event in kinds] == [1, 2, 3, 4, 5, 6]
-    assert [event["kind"] for event in kinds[:4]] == ["queued", "started", "pass", "metrics"]
+    kinds = [next(events) for _ in range(7)]
+    assert [event["number"] for event in kinds] == [1, 2, 3, 4, 5, 6, 7]
+    assert [event["kind"] for event in kinds[:5]] == ["queued", "started", "groups", "pass", "metrics"]
     # The next pass begins while the checkpoint is written.
-    assert sorted(event["kind"] for event in kinds[4:]) == ["checkpoint", "pass"]
-    assert next(standing.client.events(running, after=5))["number"] == 6
+    assert sorted(event["kind"] for event in kinds[5:]) == ["checkpoint", "pass"]
+    assert next(standing.client.events(running, after=6))["number"] == 7
     # One that has not happened yet.
     newest = len([point for point in standing.client.metrics(running) if point["auc"] is not None])
-    assert next(standing.client.events(running, after=2 + 3 * newest))["number"] == 3 + 3 * newest
+    assert next(standing.client.events(running, after=3 + 3 * newest))["number"] == 4 + 3 * newest
 
 
 def test_readiness_and_liveness(standing: Standing, running: str) -> None:

@@ -49,5 +49,6 @@ def config_of(train: str, **changes: Any) -> dict[str, Any]:
             **changes.pop("training", {}),
         },
         "sync": {"mode": "sync", **changes.pop("sync", {})},
+        "heterogeneous": False,  # equal shares: results can be compared bit by bit
         **changes,
     }

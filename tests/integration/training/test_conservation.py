@@ -22,7 +22,7 @@ NUM_ROWS = sum(FILES.values())
 PASSES = 2
 
 MODES = ("sync", "hybrid", "async")
-GROUPS: tuple[int | str, ...] = ("auto", 1)
+GROUPS = (3, 1)
 DEPTHS = (0, 1)
 SETTINGS = list(product(MODES, GROUPS, DEPTHS))
 
@@ -37,7 +37,7 @@ def data(cluster: TrainingCluster) -> None:
         (folder / name).write_text("\n".join(["label,user,item", *rows]) + "\n")
 
 
-def config_of(mode: str, group_size: int | str, depth: int) -> dict[str, Any]:
+def config_of(mode: str, group_size: int, depth: int) -> dict[str, Any]:
     return {
         "name": "conservation",
         "features": [{"name": "user", "kind": "categorical"}, {"name": "item", "kind": "categorical"}],
@@ -51,6 +51,7 @@ def config_of(mode: str, group_size: int | str, depth: int) -> dict[str, Any]:
             "seed": 7,
         },
         "sync": {"mode": mode, "group_size": group_size, "pipeline_depth": depth},
+        "heterogeneous": False,
     }
 
 
@@ -61,13 +62,13 @@ class Runs:
         self._cluster = cluster
         self._ended: dict[tuple[str, int | str, int], Ended] = {}
 
-    def of(self, mode: str, group_size: int | str, depth: int) -> Ended:
+    def of(self, mode: str, group_size: int, depth: int) -> Ended:
         setting = (mode, group_size, depth)
         if setting not in self._ended:
             self._ended[setting] = self.fresh(*setting)
         return self._ended[setting]
 
-    def fresh(self, mode: str, group_size: int | str, depth: int) -> Ended:
+    def fresh(self, mode: str, group_size: int, depth: int) -> Ended:
         return self._cluster.run(config_of(mode, group_size, depth))
 
 
@@ -77,7 +78,7 @@ def runs(cluster: TrainingCluster) -> Runs:
 
 
 @pytest.mark.parametrize(("mode", "group_size", "depth"), SETTINGS)
-def test_every_sample_is_applied_once_per_pass(runs: Runs, mode: str, group_size: int | str, depth: int) -> None:
+def test_every_sample_is_applied_once_per_pass(runs: Runs, mode: str, group_size: int, depth: int) -> None:
     ended = runs.of(mode, group_size, depth)
     report = prove_conservation(ended.journal, NUM_ROWS, PASSES)
     assert report == ConservationReport(
@@ -90,7 +91,7 @@ def test_every_sample_is_applied_once_per_pass(runs: Runs, mode: str, group_size
 
 
 @pytest.mark.parametrize(("mode", "group_size", "depth"), SETTINGS)
-def test_the_result_agrees_with_the_journal(runs: Runs, mode: str, group_size: int | str, depth: int) -> None:
+def test_the_result_agrees_with_the_journal(runs: Runs, mode: str, group_size: int, depth: int) -> None:
     ended = runs.of(mode, group_size, depth)
     result = ended.result
     decisions = [entry for entry in ended.journal if isinstance(entry, Decided)]
@@ -101,10 +102,10 @@ def test_the_result_agrees_with_the_journal(runs: Runs, mode: str, group_size: i
     assert result["samples_skipped"] == 0
     assert result["version"] == decisions[-1].version == len(decisions)
     assert result["groups"] == list(groups.groups.values())
-    assert [len(group) for group in result["groups"]] == ([3] if group_size == "auto" else [1, 1, 1])
+    assert [len(group) for group in result["groups"]] == ([3] if group_size == 3 else [1, 1, 1])
     assert result["staleness"]["histogram"] == _staleness(arrivals, decisions, depth)
     assert result["valid"] == next(entry for entry in reversed(ended.journal) if isinstance(entry, PassEnded)).metrics
-    if mode == "sync" or group_size == "auto":
+    if mode == "sync" or group_size == 3:
         assert set(result["staleness"]["histogram"]) == {"0"}, "nothing is stale where all wait for all"
 
 
@@ -122,13 +123,13 @@ def _staleness(arrivals: list[Arrived], decisions: list[Decided], depth: int) ->
 @pytest.mark.parametrize("depth", DEPTHS)
 def test_with_one_group_every_mode_is_synchronous_training(runs: Runs, depth: int) -> None:
     sync, hybrid, asynchronous = (
-        read_state(runs.of(mode, "auto", depth).result["checkpoint"]).bits() for mode in MODES
+        read_state(runs.of(mode, 3, depth).result["checkpoint"]).bits() for mode in MODES
     )
     assert sync == hybrid == asynchronous
 
 
 @pytest.mark.parametrize("group_size", GROUPS)
-def test_sync_at_depth_1_is_reproducible(runs: Runs, group_size: int | str) -> None:
+def test_sync_at_depth_1_is_reproducible(runs: Runs, group_size: int) -> None:
     first, second = runs.of("sync", group_size, 1), runs.fresh("sync", group_size, 1)
     assert read_state(first.result["checkpoint"]).bits() == read_state(second.result["checkpoint"]).bits()
 
@@ -136,7 +137,7 @@ def test_sync_at_depth_1_is_reproducible(runs: Runs, group_size: int | str) -> N
 def test_depth_1_builds_on_the_version_before(runs: Runs) -> None:
     """So the two depths are different runs, and every step at depth 1 builds exactly on what depth 1 means."""
     built_on = {
-        depth: [entry.version for entry in runs.of("sync", "auto", depth).journal if isinstance(entry, Arrived)]
+        depth: [entry.version for entry in runs.of("sync", 3, depth).journal if isinstance(entry, Arrived)]
         for depth in DEPTHS
     }
     steps = -(-NUM_ROWS // BATCH_SIZE)
@@ -146,7 +147,7 @@ def test_depth_1_builds_on_the_version_before(runs: Runs) -> None:
 
 
 def test_a_lost_decision_is_seen(runs: Runs) -> None:
-    journal = runs.of("sync", "auto", 0).journal
+    journal = runs.of("sync", 3, 0).journal
     last = next(entry for entry in reversed(journal) if isinstance(entry, Decided))
     with pytest.raises(ConflictError, match="ends with undecided steps"):
         prove_conservation([entry for entry in journal if entry is not last], NUM_ROWS, PASSES)
@@ -157,7 +158,7 @@ def test_a_lost_decision_is_seen(runs: Runs) -> None:
 
 
 def test_a_journal_is_asked_for_by_folder_and_job(cluster: TrainingCluster, runs: Runs) -> None:
-    ended = runs.of("sync", "auto", 0)
+    ended = runs.of("sync", 3, 0)
     assert read_journal(cluster.folder / "state", ended.job["id"]) == ended.journal
     with pytest.raises(NotFoundError, match="no journal of job 'another'"):
         read_journal(cluster.folder / "state", "another")

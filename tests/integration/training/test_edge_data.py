@@ -249,8 +249,8 @@ def test_a_rate_of_zero_moves_nothing(cluster: TrainingCluster, mode: str) -> No
     """The servers use the rate of the decision, not that of the config."""
     train = write(cluster, "still.parquet", random_columns(30))
     frozen = {"type": "warmup", "warmup_samples": 10**9, "start_factor": 0.0}
-    still = cluster.run(config_of(train, training={"lr_schedule": frozen}, sync={"mode": mode}))
-    moved = cluster.run(config_of(train, sync={"mode": mode}))
+    still = cluster.run(config_of(train, training={"lr_schedule": frozen}, sync={"mode": mode, "group_size": 3}))
+    moved = cluster.run(config_of(train, sync={"mode": mode, "group_size": 3}))
     untouched, trained = (read_state(ended.result["checkpoint"]) for ended in (still, moved))
     assert still.result["samples"] == 30
     for table, rows in untouched.tables.items():

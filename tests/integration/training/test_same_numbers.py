@@ -70,6 +70,7 @@ def config_of(folder: Path, optimizer: str, group_size: int | str = "auto") -> d
             "seed": 3,
         },
         "sync": {"mode": "sync", "group_size": group_size},
+        "heterogeneous": False,  # equal shares: with unlike ones sums round otherwise
     }
 
 
