@@ -24,6 +24,7 @@ from coordinator.events import (
     WindowEvent,
 )
 from coordinator.spreads import SpreadHistory
+from coordinator.step_durations import StepDurations
 from geartrain.errors import ConfigError, StaleMessageError
 
 MODES = ("sync", "async", "hybrid")
@@ -81,6 +82,7 @@ class WindowMachine:
         self._opened_s: float | None = None
         self._last_arrival_s = 0.0
         self._spreads = SpreadHistory()
+        self._durations = StepDurations()
         self._histogram: Counter[int] = Counter()
         self._reason = "no step has arrived"
 
@@ -156,6 +158,7 @@ class WindowMachine:
         self._last_arrival_s = now_s
         if queue[0] is arrival:
             self._spreads.arrived(arrival.group, now_s)
+            self._durations.arrived(arrival.group, now_s)
 
     def _change_groups(self, event: GroupsChanged) -> None:
         self._live = event.live
@@ -166,6 +169,7 @@ class WindowMachine:
                 del self._queues[group]
         self._last_decided = {group: step for group, step in self._last_decided.items() if group in event.live}
         self._spreads.keep_only(event.live)
+        self._durations.keep_only(event.live)
         if not any(self._queues.values()):
             self._opened_s = None
 
@@ -211,7 +215,18 @@ class WindowMachine:
         deadline_s = (self._opened_s or 0.0) + window_ms / 1000
         if now_s >= deadline_s:
             return None, f"window of {window_ms:.4g} ms ({source}) is over without group {missing[0]}"
+        late = self._too_late(missing, deadline_s)
+        if late is not None:
+            return None, f"group {missing[0]} cannot come within the window of {window_ms:.4g} ms ({source}): {late}"
         return Wait(deadline_s, f"deadline in {(deadline_s - now_s) * 1000:.4g} ms ({source})"), ""
+
+    def _too_late(self, missing: list[int], deadline_s: float) -> str | None:
+        """Why it is no use to wait: none of the missing groups has ever been so fast that it could come in time."""
+        earliest = [self._durations.earliest_s(group) for group in missing]
+        known = [one for one in earliest if one is not None]
+        if len(known) < len(missing) or min(known) <= deadline_s:
+            return None
+        return f"its steps are never so short that it could, by {(min(known) - deadline_s) * 1000:.3g} ms"
 
     def _window_ms(self) -> tuple[float, str]:
         if self._settings.window_ms is not None:
@@ -252,6 +267,8 @@ class WindowMachine:
                 del self._queues[head.group]
             if head.group in self._live:
                 self._last_decided[head.group] = head.step
+                if head.group not in self._queues:  # else its next step has arrived, and it is not waited for
+                    self._durations.decided(head.group, now_s)
         self._opened_s = None
         if skipped:
             named = ", ".join(f"step {one.step} of group {one.group} ({one.skipped})" for one in skipped)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from window_support import arrival, arrive, machine, round_of
 
-from coordinator.events import Decide, GroupsChanged, Tick
+from coordinator.events import Decide, GroupsChanged, Tick, Wait
 from coordinator.window import WindowMachine, WindowSettings
 
 
@@ -99,3 +99,35 @@ def run_rounds_from(window: WindowMachine, spreads_ms: list[float], first_step: 
         arrive(window, arrival(0, step, window.version), now_s, rounds)
         assert isinstance(arrive(window, arrival(1, step, window.version), now_s + spread_ms / 1000, rounds), Decide)
     return now_s
+
+
+def alternate(window: WindowMachine, num_windows: int) -> tuple[list[Decide | Wait], float]:
+    """Two groups whose steps take 1 s each and end half a second apart; what the machine does at each arrival."""
+    answers: list[Decide | Wait] = []
+    now_s = 0.0
+    for number in range(num_windows):
+        now_s += 0.5
+        group, step = number % 2, number // 2
+        version = max(0, window.version - 1)
+        rounds = round_of((group, step, version), (1 - group, step + group, window.version))
+        answer = arrive(window, arrival(group, step, version), now_s, rounds)
+        answers.append(answer)
+        if isinstance(answer, Wait):
+            assert answer.until_s is not None
+            (closed,) = window.handle(Tick(answer.until_s), rounds)
+            assert isinstance(closed, Decide)
+    return answers, now_s
+
+
+def test_nobody_is_waited_for_who_cannot_come_in_time() -> None:
+    window = machine(WindowSettings("hybrid", window_ms=100.0), groups=2)
+    answers, _ = alternate(window, 24)
+    assert isinstance(answers[0], Wait), "nothing is known of the groups yet"
+    assert all(isinstance(answer, Decide) for answer in answers[-8:])
+    assert "cannot come within the window of 100 ms" in answers[-1].reason
+
+
+def test_who_may_come_in_time_is_waited_for() -> None:
+    window = machine(WindowSettings("hybrid", window_ms=600.0), groups=2)
+    answers, _ = alternate(window, 24)
+    assert not any("cannot come" in answer.reason for answer in answers)
