@@ -41,6 +41,11 @@ class GroupSpec:
     batch_size: int
     costs: tuple[MemberCost, ...] = ()
 
+    def holds(self, num_samples: int) -> bool:
+        """Whether so many samples fit in the memory of the members, as far as it is known."""
+        bounds = [one.max_samples for one in self.costs if one.max_samples is not None]
+        return not bounds or len(bounds) < len(self.costs) or sum(bounds) >= num_samples
+
 
 @dataclass(frozen=True, slots=True)
 class InFlight:

@@ -243,10 +243,11 @@ class GrantMachine:
             for number, group in sorted(self._groups.items())
             for one, step in sorted(group.steps.items())
         )
+        gives_more = bool(self._pool) and not self._paused
         with_rows = frozenset(
             group.spec.group
             for group in self._live()
-            if group.num_held > 0 or (self._pool and group.spec.batch_size > 0)
+            if group.num_held > 0 or (gives_more and group.spec.batch_size > 0)
         )
         return RoundState(in_flight, with_rows)
 
@@ -295,19 +296,22 @@ class GrantMachine:
     def _draw(self, groups: list[_Group]) -> None:
         """One piece for each, consecutive; an interval too short for all is shared in proportion to the batches."""
         sizes = [group.spec.batch_size for group in groups]
-        rest = self._pool.first_length() - sum(sizes)
-        if rest < 0:
-            sizes = split_by_weight(self._pool.first_length(), sizes, self._min_share)
+        length = self._pool.first_length()
+        if length < sum(sizes):
+            parts = split_by_weight(length, sizes, self._min_share)
+            fit = all(group.spec.holds(part) for group, part in zip(groups, parts, strict=True))
+            # Where memory is full nobody can take what is too little for others, and that will be refused.
+            sizes = parts if fit else split_by_weight(length, sizes)
         elif len(groups) < sum(group.spec.batch_size > 0 for group in self._live()):
             # (A round of all groups is a global batch: its bounds are the same in a cluster of any size.)
-            sizes[-1] += self._too_little(rest)
+            sizes[-1] += self._too_little(length - sum(sizes), groups[-1].spec)
         for group, size in zip(groups, sizes, strict=True):
             if size > 0:
                 group.leased.append(self._pool.take(size))
 
-    def _too_little(self, rest: int) -> int:
+    def _too_little(self, rest: int, spec: GroupSpec) -> int:
         """`rest` positions if they are too few for a step of their own, and so go with the step before; else 0."""
-        return rest if 0 < rest < self._min_share else 0
+        return rest if 0 < rest < self._min_share and spec.holds(spec.batch_size + rest) else 0
 
     def _take_over(self, group: _Group) -> bool:
         """At the tail of the pass: a lease of the group with most of them goes to one that could start it now.
@@ -322,7 +326,7 @@ class GrantMachine:
                 return False
             self._return_leases(holder, len(holder.leased) - 1)
         size = group.spec.batch_size
-        group.leased.append(self._pool.take(size + self._too_little(self._pool.first_length() - size)))
+        group.leased.append(self._pool.take(size + self._too_little(self._pool.first_length() - size, group.spec)))
         return True
 
     def _grant_leases(self, group: _Group, version: int) -> list[GiveGrant]:

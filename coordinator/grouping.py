@@ -152,6 +152,11 @@ def _reason(groups: list[list[Candidate]], group_size: int | None, whole: float)
     return f"{_counted(len(groups))}, {how}: equal shares inside would idle {100 * idle / whole:.1f}% of the cluster"
 
 
+def _is_of(groups: Groups, candidates: Sequence[Candidate]) -> bool:
+    """Whether these are groups of exactly these workers."""
+    return {name for group in groups for name in group} == {one.worker for one in candidates}
+
+
 def _counted(num_groups: int) -> str:
     return "1 group" if num_groups == 1 else f"{num_groups} groups"
 
@@ -171,10 +176,12 @@ class Regrouper:
         at once.
         """
         best = partition(candidates)
-        if {name for group in current for name in group} != {one.worker for one in candidates}:
+        if not _is_of(current, candidates):
             return self._regroup(best, step, f"workers have come or gone: {best.reason}")
         cost = partition_cost(current, candidates)
         wanted, self._wanted = self._wanted, None
+        if wanted is not None and not _is_of(wanted, candidates):
+            wanted = None  # they were wanted before workers came or went
         if cost - best.cost < REGROUP_GAIN:
             return None
         seen = partition_cost(wanted, candidates) if wanted is not None else cost

@@ -220,7 +220,7 @@ class JobRun(Preparation):
         self._regrouping = False
         assert self.matcher is not None
         # Portraits may have changed while the groups were formed.
-        self._new_shares = self.matcher.reshare("portraits as they are now")
+        self._new_shares = self.matcher.reshare("portraits as they are now") or self._new_shares
         self._change_shares(training)
 
     def _take_report(self, training: Training, report: Staged) -> None:

@@ -96,7 +96,8 @@ class Training:
 
     def change_shares(self, matching: Matching, now_s: float) -> list[Command]:
         """Other batches and shares for the groups that live, from the next grant on."""
-        self._grants.set_groups(matching.groups, (), self.version)
+        # Steps of groups that have gone may still wait for their decision.
+        self._grants.set_groups(matching.groups, self._grants.undecided_arrivals(), self.version)
         batches = {spec.group: spec.batch_size for spec in matching.groups}
         return [
             self._journal(journal.SharesChanged(self._plan.term, batches, matching.reason)),

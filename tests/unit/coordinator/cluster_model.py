@@ -1,13 +1,20 @@
 """A cluster without processes: the pure machines composed as the coordinator composes them, driven by hand.
 
-Every decision is checked against the documented arithmetic, recomputed here from what the model itself noted.
+Every grant is checked against what a share may be, and every decision against the documented arithmetic, recomputed
+here from what the model itself noted.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
 
+import numpy as np
+from cluster_setting import Costs, RepeatedTokens, Setting, specs_of
 from hypothesis import HealthCheck, settings
+from numpy.typing import NDArray
 
 from coordinator import journal
 from coordinator.arrivals import ArrivalCollector, ReportOutcome
@@ -24,8 +31,7 @@ from coordinator.events import (
     WindowEvent,
 )
 from coordinator.grants import GiveGrant, GrantMachine
-from coordinator.shares import group_batch_sizes
-from coordinator.window import WindowMachine, WindowSettings
+from coordinator.window import WindowMachine
 from geartrain.types import Interval
 from geartrain.wire.messages import Staged
 
@@ -36,37 +42,20 @@ SERVERS = {"s0": 11, "s1": 12}
 TERM = 3
 
 
-@dataclass(frozen=True)
-class Setting:
-    """What a run of the model is made of."""
-
-    mode: str = "sync"
-    group_sizes: tuple[int, ...] = (2,)
-    batch_size: int = 8
-    num_rows: int = 64
-    depth: int = 0
-    lookahead: int = 2
-    min_share: int = 0
-    window_ms: float | None = 10.0
-    decay: float = 0.9
-    max_staleness: int | None = None
-
-
 class ClusterModel:
     """`to_stage` holds the granted steps that no member has completed yet, oldest first."""
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
-        self.settings = WindowSettings(
-            setting.mode, setting.window_ms, setting.decay, setting.max_staleness, setting.depth
-        )
+        self.costs = setting.costs
         self.grants = GrantMachine(
             setting.num_rows,
             pipeline_depth=setting.depth,
             lookahead=setting.lookahead,
             min_share=setting.min_share,
+            tokens=RepeatedTokens(setting.tokens) if setting.tokens else None,
         )
-        self.window = WindowMachine(self.settings)
+        self.window = WindowMachine(setting.window_settings)
         self.arrivals = ArrivalCollector(TERM, SERVERS)
         self.now_s = 100.0
         self.entries: list[journal.Entry] = [journal.JobStarted(TERM, "job")]
@@ -76,48 +65,66 @@ class ClusterModel:
         self.promised: dict[int, Interval] = {}
         self.specs: dict[int, GroupSpec] = {}
         self.wait: Wait | None = None
+        self.paused = False
+        self._since_pause: Counter[int] = Counter()
+        self._times_decided: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self._num_workers = 0
         self._next_group = 0
         self.regroup(set(), setting.group_sizes)
 
     # --- what happens ------------------------------------------------------------------------------------------------
 
-    def regroup(self, going: set[int], new_sizes: tuple[int, ...]) -> None:
-        """Groups `going` die, new ones of these sizes join; the batch is shared among all anew."""
-        staying = [spec for group, spec in self.specs.items() if group not in going]
-        fresh = []
-        for size in new_sizes:
-            members = tuple(f"w{self._num_workers + rank}" for rank in range(size))
-            self._num_workers += size
-            fresh.append((self._next_group, members))
-            self._next_group += 1
-        everyone = [(spec.group, spec.members) for spec in staying] + fresh
-        batches = group_batch_sizes(self.setting.batch_size, [len(members) for _, members in everyone])
-        self.specs = {
-            group: GroupSpec(group, members, batch) for (group, members), batch in zip(everyone, batches, strict=True)
-        }
-        keep = [step for step in self.grants.undecided_arrivals() if step.group not in self.specs]
-        returned = self.grants.set_groups(self.specs.values(), keep, self.window.version)
-        lost = [grant for step, grant in self.to_stage.items() if step.group not in self.specs]
-        assert returned == sorted(grant.interval for grant in lost)
-        self.to_stage = {step: grant for step, grant in self.to_stage.items() if step.group in self.specs}
-        members_of = {group: spec.members for group, spec in self.specs.items()}
-        incarnations = {member: 1 for members in members_of.values() for member in members}
-        self.arrivals.set_groups(members_of, incarnations, keep)
-        names = {group: list(members) for group, members in members_of.items()}
-        self.entries.append(journal.GroupsChanged(TERM, names, [tuple(step) for step in keep], "test"))
-        refused = self._grant()
-        self._hand(GroupsChanged(frozenset(self.specs), frozenset(keep), self.now_s))
-        self._arrive_all(refused)
+    def regroup(self, going: set[int], new_sizes: Sequence[int]) -> None:
+        """Groups `going` die, new workers join in groups of these sizes; the batch is shared among all anew."""
+        first, self._num_workers = self._num_workers, self._num_workers + sum(new_sizes)
+        joining = [f"w{number}" for number in range(first, self._num_workers)]
+        staying = [(spec.group, spec.members) for group, spec in self.specs.items() if group not in going]
+        self._form([*staying, *self._new_groups(joining, new_sizes)])
+
+    def regroup_all(self, sizes: Sequence[int]) -> None:
+        """The workers that live form other groups, while nothing is in flight; then grants go on."""
+        assert self.paused and self.grants.idle
+        living = [member for spec in self.specs.values() for member in spec.members]
+        self.paused = False
+        self.grants.resume()
+        self._form(self._new_groups(living, sizes))
+
+    def reshare(self, costs: Costs) -> None:
+        """The groups that live get other batches and shares, from the next grant on."""
+        self.costs = costs
+        self.specs = specs_of(self.setting, costs, [(spec.group, spec.members) for spec in self.specs.values()])
+        keep = self.grants.undecided_arrivals()
+        assert self.grants.set_groups(self.specs.values(), keep, self.window.version) == []
+        batches = {group: spec.batch_size for group, spec in self.specs.items()}
+        self.entries.append(journal.SharesChanged(TERM, batches, "test"))
+        self._advance()
+
+    def pause(self) -> None:
+        """Grant only what was promised: groups are about to change."""
+        self.paused = True
+        self._since_pause.clear()
+        self.grants.pause()
+
+    def resume(self) -> None:
+        """Grant again, with the groups as they are."""
+        self.paused = False
+        self.grants.resume()
+        self._advance()
+
+    def change_window(self, mode: str, window_ms: float | None) -> None:
+        """Windows close by other settings from now on."""
+        self.window.change(replace(self.window.settings, mode=mode, window_ms=window_ms))
+        self._hand(Tick(self.now_s))
 
     def open_pass(self, pass_index: int) -> None:
         self.entries.append(journal.PassOpened(TERM, pass_index, self.setting.num_rows))
         self.grants.open_pass(pass_index)
-        self._arrive_all(self._grant())
-        self._hand(Tick(self.now_s))
+        self._times_decided = np.zeros(self.setting.num_rows, dtype=np.int64)
+        self._advance()
 
     def end_pass(self, pass_index: int) -> None:
         assert self.grants.drained()
+        assert (self._times_decided == 1).all(), "a position that is in no window"
         self.entries.append(journal.PassEnded(TERM, pass_index, {}))
 
     def advance(self, ms: float) -> None:
@@ -138,16 +145,23 @@ class ClusterModel:
         for member in self.specs[step.group].members:
             self.report(grant, member, skipped)
 
-    def drain(self) -> None:
-        """Stage whatever is granted, and let time pass, until the pass is decided."""
+    def settle(self) -> None:
+        """Stage whatever is granted, and let time pass, until nothing is in flight."""
         for _ in range(20 * self.setting.num_rows + 100):
-            if self.grants.drained():
+            if self.grants.idle:
                 return
             for step in list(self.to_stage):
                 if step in self.to_stage:
                     self.stage(step)
             self.advance(3000)
         raise AssertionError(f"stuck: {self.wait}")
+
+    def drain(self) -> None:
+        """Go on to the end of the pass."""
+        if self.paused:
+            self.resume()
+        self.settle()
+        assert self.grants.drained()
 
     def staged(self, grant: GiveGrant, member: str, skipped: str = "", version: int | None = None) -> Staged:
         rank = self.specs[grant.group].members.index(member) if grant.group in self.specs else 0
@@ -170,6 +184,32 @@ class ClusterModel:
         )
 
     # --- what the coordinator does -----------------------------------------------------------------------------------
+
+    def _new_groups(self, workers: Sequence[str], sizes: Sequence[int]) -> list[tuple[int, tuple[str, ...]]]:
+        """Groups of these sizes, with ids that were never used."""
+        ends = [sum(sizes[:place]) for place in range(len(sizes) + 1)]
+        first, self._next_group = self._next_group, self._next_group + len(sizes)
+        return [(first + place, tuple(workers[start:stop])) for place, (start, stop) in enumerate(pairwise(ends))]
+
+    def _form(self, groups: Sequence[tuple[int, tuple[str, ...]]]) -> None:
+        self.specs = specs_of(self.setting, self.costs, groups)
+        keep = [step for step in self.grants.undecided_arrivals() if step.group not in self.specs]
+        returned = self.grants.set_groups(self.specs.values(), keep, self.window.version)
+        lost = [grant for step, grant in self.to_stage.items() if step.group not in self.specs]
+        assert returned == sorted(grant.interval for grant in lost)
+        self.to_stage = {step: grant for step, grant in self.to_stage.items() if step.group in self.specs}
+        members_of = {group: spec.members for group, spec in self.specs.items()}
+        incarnations = {member: 1 for members in members_of.values() for member in members}
+        self.arrivals.set_groups(members_of, incarnations, keep)
+        names = {group: list(members) for group, members in members_of.items()}
+        self.entries.append(journal.GroupsChanged(TERM, names, [tuple(step) for step in keep], "test"))
+        refused = self._grant()
+        self._hand(GroupsChanged(frozenset(self.specs), frozenset(keep), self.now_s))
+        self._arrive_all(refused)
+
+    def _advance(self) -> None:
+        self._arrive_all(self._grant())
+        self._hand(Tick(self.now_s))
 
     def _arrive(self, arrival: Arrival) -> None:
         self.to_stage.pop(arrival.id, None)
@@ -197,7 +237,7 @@ class ClusterModel:
             if isinstance(command, Wait):
                 self.wait = command
                 return
-            self._check(command, before, version)
+            self._check_decision(command, before, version)
             self._carry_out(command)
             self._arrive_all(self._grant())
             event = Tick(self.now_s)
@@ -229,6 +269,7 @@ class ClusterModel:
         given = self.grants.grants(self.window.version)
         refused = []
         for grant in given:
+            self._check_grant(grant, self.specs[grant.group])
             self.granted.append(grant)
             # Where steps overlap, a member reports a step only after it has pulled for the one it was told is next.
             assert self.promised.pop(grant.group, grant.interval) == grant.interval
@@ -245,31 +286,54 @@ class ClusterModel:
         for arrival in arrivals:
             self._arrive(arrival)
 
-    # --- what must hold of every decision ----------------------------------------------------------------------------
+    # --- what must hold of every grant and every decision ------------------------------------------------------------
 
-    def _check(self, decision: Decide, before: RoundState, version: int) -> None:
-        depth, bound = self.setting.depth, self.window.max_staleness
+    def _check_grant(self, grant: GiveGrant, spec: GroupSpec) -> None:
+        if self.paused:
+            self._since_pause[grant.group] += 1
+            assert self._since_pause[grant.group] <= self.setting.depth, "more than what was promised"
+        assert (grant.cuts[0], grant.cuts[-1]) == (grant.interval.start, grant.interval.stop)
+        shares = [stop - start for start, stop in pairwise(grant.cuts)]
+        assert len(shares) == len(spec.members) and min(shares) >= 0
+        if not grant.skip:
+            assert all(share == 0 or share >= self.setting.min_share for share in shares)
+        if not spec.costs:
+            assert max(shares) - min(share for share in shares if share or not self.setting.min_share) <= 1
+        for share, one in zip(shares, spec.costs, strict=False):
+            assert one.max_samples is None or share <= one.max_samples
+
+    def _check_decision(self, decision: Decide, before: RoundState, version: int) -> None:
         assert decision.steps and decision.reason
         assert len({step.group for step in decision.steps}) == len(decision.steps), "one step per group at most"
         oldest = before.oldest
         assert all(oldest[step.group].step == step.step for step in decision.steps), "and the oldest of it"
+        decided = [one.arrival for one in decision.contributions] + list(decision.skipped)
+        for arrival in decided:
+            positions = self._times_decided[arrival.interval.start : arrival.interval.stop]
+            positions += 1
+            assert (positions == 1).all(), "a position that is in two windows"
         if not decision.contributions:
             assert decision.version == version, "a window without contributions makes no version"
             return
         assert decision.version == version + 1
         groups = [one.arrival.group for one in decision.contributions]
         assert groups == sorted(groups)
+        weighted = self._weighted(decision, version)
+        planned = sum(step.num_samples for step in oldest.values())
+        assert decision.divisor == weighted
+        assert decision.step_scale == (weighted / planned if self.setting.step_scale else 1.0)
+        assert 0 < decision.step_scale <= 1
+
+    def _weighted(self, decision: Decide, version: int) -> float:
+        """The samples of the window by their weights, each of which decays with the versions beyond the depth."""
         weighted = 0.0
         for one in decision.contributions:
             staleness = version - one.arrival.version
-            assert staleness <= bound, f"{one.arrival.id} is {staleness} versions old, the bound is {bound}"
-            assert one.staleness == max(0, staleness - depth)
-            assert one.weight == self.setting.decay ** max(0, staleness - depth)
+            assert staleness <= self.window.max_staleness, f"{one.arrival.id} is {staleness} versions old"
+            assert one.staleness == max(0, staleness - self.setting.depth)
+            assert one.weight == self.setting.decay ** max(0, staleness - self.setting.depth)
             weighted += one.weight * one.arrival.num_samples
-        planned = sum(oldest_step.num_samples for oldest_step in oldest.values())
-        assert decision.divisor == weighted
-        assert decision.step_scale == weighted / planned
-        assert 0 < decision.step_scale <= 1
+        return weighted
 
 
 def outline(decision: Decide) -> tuple[object, ...]:

@@ -1,32 +1,50 @@
-"""Random lives of a cluster: whatever the order of arrivals, doubles, deadlines, deaths and regroupings."""
+"""Random lives of a cluster: whatever the order of arrivals, doubles, deadlines, deaths, new shares and new groups."""
 
 from __future__ import annotations
 
-from cluster_model import ClusterModel, Setting, outline, steady
+from itertools import pairwise
+
+from cluster_model import ClusterModel, outline, steady
+from cluster_setting import Setting
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from coordinator.arrivals import AlreadyDecided, Pending
 from coordinator.conservation import prove_conservation
+from coordinator.cost_model import CostModel
 from coordinator.events import StepId
 from coordinator.replay import replay
 from geartrain.errors import StaleMessageError
 
 SIZES = st.lists(st.integers(1, 3), min_size=1, max_size=4).map(tuple)
 
+MODES = st.sampled_from(["sync", "hybrid", "async"])
+WINDOWS_MS = st.sampled_from([None, 0.0, 10.0])
+COSTS = st.builds(
+    CostModel,
+    st.sampled_from([0.0, 0.0, 0.008]),
+    st.sampled_from([0.001, 0.002, 0.005, 0.05]),
+    st.sampled_from([0.0, 0.0005]),
+)
+UNLIKE = st.lists(COSTS, min_size=1, max_size=3).map(tuple)
+
 SETTINGS = st.builds(
     Setting,
-    mode=st.sampled_from(["sync", "hybrid", "async"]),
+    mode=MODES,
     group_sizes=SIZES,
     batch_size=st.integers(1, 12),
     num_rows=st.integers(1, 90),
     depth=st.integers(0, 1),
     lookahead=st.integers(0, 3),
     min_share=st.sampled_from([0, 2]),
-    window_ms=st.sampled_from([None, 0.0, 10.0]),
+    window_ms=WINDOWS_MS,
     decay=st.sampled_from([0.5, 0.9, 1.0]),
     max_staleness=st.sampled_from([None, 1, 1, 3]),
+    step_scale=st.booleans(),
+    costs=st.just(()) | UNLIKE,
+    memory=st.just((None,)) | st.lists(st.none() | st.integers(1, 8), min_size=1, max_size=3).map(tuple),
+    tokens=st.just(()) | st.lists(st.integers(0, 50), min_size=1, max_size=5).map(tuple),
 )
 
 
@@ -87,7 +105,34 @@ class RandomLife(RuleBasedStateMachine):
             new_sizes = (1,)
         self.model.regroup(going, new_sizes)
 
-    @precondition(lambda self: self.model.grants.drained())
+    @precondition(lambda self: self.model.costs)
+    @rule(costs=UNLIKE)
+    def shares_change(self, costs: tuple[CostModel, ...]) -> None:
+        self.model.reshare(costs)
+
+    @precondition(lambda self: not self.model.paused)
+    @rule(settles=st.booleans())
+    def grants_pause(self, settles: bool) -> None:
+        self.model.pause()
+        if settles:
+            self.model.settle()
+
+    @precondition(lambda self: self.model.paused)
+    @rule(data=st.data())
+    def grants_go_on(self, data: st.DataObject) -> None:
+        """With other groups of the same workers when nothing is in flight any more, else as they were."""
+        if not self.model.grants.idle:
+            self.model.resume()
+            return
+        num_workers = sum(len(spec.members) for spec in self.model.specs.values())
+        ends = data.draw(st.sets(st.integers(1, num_workers), max_size=3)) | {0, num_workers}
+        self.model.regroup_all([stop - start for start, stop in pairwise(sorted(ends))])
+
+    @rule(mode=MODES, window_ms=WINDOWS_MS)
+    def a_person_changes_the_window(self, mode: str, window_ms: float | None) -> None:
+        self.model.change_window(mode, window_ms)
+
+    @precondition(lambda self: self.model.grants.drained() and not self.model.paused)
     @rule()
     def next_pass(self) -> None:
         self.model.end_pass(self.pass_index)
