@@ -2,7 +2,8 @@
 
 Every run trains `examples/frappe_deepfm.yaml` for the same number of passes; the best pass counts, as there. Sync on
 one worker is what the others are compared with: four unlike cards whose groups merge in a window, and eight groups of
-one that wait for nobody, as they are and without what Geartrain does against staleness. Cards are emulated.
+one that wait for nobody, as they are and (fewer seeds, only to be seen) without what Geartrain does against staleness.
+Cards are emulated. On two cores it takes somewhat less than an hour.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ from geartrain.config import load_config
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "frappe_deepfm.yaml"
 SEEDS = (1, 2, 3, 4, 5)
-PASSES = 12
+SHOWN_SEEDS = 2
+"""So many seeds are run of what has no limit."""
+PASSES = 20
 QUICK_ROWS, QUICK_PASSES = 4096, 1
 SPLITS = ("train", "valid", "test")
 
@@ -42,11 +45,11 @@ class Case:
     most_apart: float | None = None
 
 
-UNLIKE = tuple(
-    Card(name, speed).spec for name, speed in (("A100", 30_000), ("RTX4000", 20_000), ("T4", 10_000), ("T4", 10_000))
-)
-ALIKE = (Card("T4", 5_000).spec,) * 8
-ASYNC = ("sync.mode=async", "sync.group_size=1")
+# So fast that the host can still stand in for all of them at once, tower and all.
+UNLIKE = tuple(Card(name, speed).spec for name, speed in (("A", 9000), ("B", 6000), ("C", 3000), ("C", 3000)))
+# Faster than that: here it does not matter who arrives when, only that nobody waits.
+ALIKE = (Card("D", 5000).spec,) * 8
+ASYNC = ("sync.mode=async", "sync.group_size=1", "heterogeneous=false")
 
 SYNC = Case("sync-1-worker", ("cpu",), ("sync.mode=sync", "heterogeneous=false"))
 OTHERS = (
@@ -64,17 +67,19 @@ def main(json: bool, quick: bool = False) -> int:
 
 def lines(quick: bool, seeds: Sequence[int] = SEEDS) -> Iterator[Line]:
     """Sync's line, then the others'; `quick`: one seed, one pass, few rows."""
+    passes, seeds = (QUICK_PASSES, seeds[:1]) if quick else (PASSES, seeds)
     with _data(quick) as root:
-        passes, seeds = (QUICK_PASSES, seeds[:1]) if quick else (PASSES, seeds)
         sync = [_train(SYNC, root, passes, seed) for seed in seeds]
         yield line_of(SYNC, sync, sync)
         for case in OTHERS:
-            yield line_of(case, [_train(case, root, passes, seed) for seed in seeds], sync)
+            chosen = seeds if case.most_apart is not None else seeds[:SHOWN_SEEDS]
+            results = [_train(case, root, passes, seed) for seed in chosen]
+            yield line_of(case, results, sync[: len(chosen)])
 
 
 def line_of(case: Case, results: Sequence[dict[str, Any]], sync: Sequence[dict[str, Any]]) -> Line:
-    """The line of a case, from the results of its runs and of sync's. `auc_std` is that of the runs, not of their
-    mean."""
+    """The line of a case, from the results of its runs and of sync's with the same seeds. `auc_std`: of the runs, not of
+    their mean."""
     aucs, sync_aucs = ([float(one["test"]["auc"]) for one in of] for of in (results, sync))
     apart = statistics.fmean(aucs) - statistics.fmean(sync_aucs)
     limit = case.most_apart

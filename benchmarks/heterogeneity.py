@@ -33,7 +33,7 @@ from benchmarks.support.unlike_findings import (
 
 SOLO_S = 20.0
 QUICK_S = 2.0
-QUICK_CASES = ("3:2:1:1", "long-histories")
+QUICK_CASES = ("3:2:1:1",)
 
 FRAPPE = Workload("frappe", write_frappe)
 BEAUTY = Workload("beauty", write_beauty, tokens_per_sample=7.92)
@@ -153,7 +153,7 @@ def main(json: bool, quick: bool = False) -> int:
 
 
 def lines(quick: bool, names: Collection[str] = ()) -> Iterator[Line]:
-    """The lines of the cases of these names, or of all; `quick`: of two cases, and shortened to seconds."""
+    """The lines of the cases of these names, or of all; `quick`: of one case, and shortened to seconds."""
     chosen = [case for case in CASES if not names or case.name in names]
     solo_s = SOLO_S
     if quick:
