@@ -108,7 +108,7 @@ def cut_by_time(
     _check_fits(interval.num_samples, costs)
     basin = Basin.of(interval.num_samples, costs)
     refused = _too_few(interval.num_samples, min_share)
-    if cumulative_tokens is not None and interval.num_samples > 0:
+    if cumulative_tokens is not None and interval.num_samples > 0 and any(one.cost.token_s for one in costs):
         sizes = _sizes_by_tokens(basin, costs, 0 if refused else min_share, cumulative_tokens)
     else:
         sizes = basin.shares() if refused or min_share <= 1 else basin.shares_of_at_least(min_share)
@@ -193,7 +193,10 @@ def advice(
             gain = now_s / finishing_s(batch_size, others, tokens_per_sample)
         except ConfigError:  # small as its share is, the others have no memory for it
             continue
-        said.append(Advice(name, _useless(costs[name], share, batch_size, now_s, gain), gain))
+        reason = _useless(costs[name], share, batch_size, now_s, min_share)
+        said.append(
+            Advice(name, f"no useful share: {reason}; without it training would be {gain:.3f} times as fast", gain)
+        )
     speeds = [_alone(batch_size, one, tokens_per_sample) for one in members]
     slowest = min(range(len(names)), key=lambda at: speeds[at])
     faster = [at for at in range(len(names)) if speeds[at] >= _FASTER * speeds[slowest]]
@@ -213,17 +216,18 @@ def advice(
 def _alone(batch_size: int, member: MemberCost, tokens_per_sample: float) -> float:
     """Samples per second of a member alone, in steps as large as the batch or its memory."""
     most = batch_size if member.max_samples is None else min(batch_size, member.max_samples)
-    return member.cost.samples_per_s(most, tokens_per_sample)
+    return member.cost.samples_per_s(max(1, most), tokens_per_sample)
 
 
-def _useless(member: MemberCost, share: int, batch_size: int, now_s: float, gain: float) -> str:
-    without = f"without it training would be {gain:.3f} times as fast"
+def _useless(member: MemberCost, share: int, batch_size: int, now_s: float, min_share: int) -> str:
     if share > 0:
-        return f"no useful share: {share} of {batch_size} samples; {without}"
+        return f"{share} of {batch_size} samples"
+    if member.max_samples is not None and member.max_samples < max(1, min_share):
+        return f"its memory holds {member.max_samples} samples"
     if member.cost.fixed_s >= now_s:
         fixed = f"{1000 * member.cost.fixed_s:.1f} ms pass in a step before its first sample"
-        return f"no useful share: {fixed}, and the others finish in {1000 * now_s:.1f} ms; {without}"
-    return f"no useful share: the others have finished in {1000 * now_s:.1f} ms, before its first samples; {without}"
+        return f"{fixed}, and the others finish in {1000 * now_s:.1f} ms"
+    return f"the others have finished in {1000 * now_s:.1f} ms, before its first samples"
 
 
 def _check_fits(num_samples: int, costs: Sequence[MemberCost]) -> None:

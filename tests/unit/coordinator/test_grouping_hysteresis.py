@@ -124,6 +124,18 @@ def test_workers_that_come_or_go_are_grouped_at_once() -> None:
     assert found.reason.startswith("workers have come or gone: 2 groups, the best by their speeds")
 
 
+def test_groups_wanted_before_a_worker_went_are_forgotten() -> None:
+    spec = CLUSTERS["two models"]
+    regrouper = Regrouper()
+    assert regrouper.consider(partition(exact(spec)).groups, exact(spec, slow="w2"), 20) is None
+    left = exact(spec, slow="w2")[:-1]  # w5 has gone, and the caller has formed groups without it
+    without: Groups = (("w0", "w1", "w2"), ("w3", "w4"))
+    assert regrouper.consider(without, left, 40) is None
+    found = regrouper.consider(without, left, 60)
+    assert found is not None
+    assert found.groups == (("w0", "w1"), ("w2", "w3", "w4"))
+
+
 speeds_at_looks = st.lists(st.lists(st.floats(100, 10_000), min_size=5, max_size=5), min_size=2, max_size=30)
 
 

@@ -51,6 +51,14 @@ def test_a_worker_whose_memory_is_needed_is_not_told_to_leave() -> None:
     assert [said.worker for said in advice(4010, workers) if said.reason.startswith("no useful")] == []
 
 
+def test_a_worker_whose_memory_holds_no_sample_is_told_so() -> None:
+    said = advice(4000, {"w0": member(4000), "w1": member(4000, max_samples=0)})[0]
+    assert (said.worker, said.gain) == ("w1", 1.0)
+    assert (
+        said.reason == "no useful share: its memory holds 0 samples; without it training would be 1.000 times as fast"
+    )
+
+
 def test_the_mean_tokens_of_a_sample_count() -> None:
     workers = {"w0": member(1000, token_s=1e-3), "w1": member(1000)}
     assert advice(1000, workers) == []
