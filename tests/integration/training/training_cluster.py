@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,11 +41,12 @@ class Ended:
 class TrainingCluster:
     """Servers s0, s1, ... and workers w0, w1, ... that stay for any number of jobs. Data and output lie in `folder`."""
 
-    def __init__(self, folder: Path, num_servers: int, num_workers: int, device: str = "cpu") -> None:
+    def __init__(self, folder: Path, num_servers: int, num_workers: int, device: str | Sequence[str] = "cpu") -> None:
+        """`device`: of every worker, or one for each."""
         self.folder = folder
         self._spec = ClusterSpec(
             num_servers=num_servers,
-            devices=(device,) * num_workers,
+            devices=(device,) * num_workers if isinstance(device, str) else tuple(device),
             listen="127.0.0.1:0",
             output_dir=folder / "output",
             allowed_roots=(folder,),
