@@ -78,8 +78,8 @@ def lines(quick: bool, seeds: Sequence[int] = SEEDS) -> Iterator[Line]:
 
 
 def line_of(case: Case, results: Sequence[dict[str, Any]], sync: Sequence[dict[str, Any]]) -> Line:
-    """The line of a case, from the results of its runs and of sync's with the same seeds. `auc_std`: of the runs, not of
-    their mean."""
+    """The line of a case, from the results of its runs and of sync's with the same seeds. `auc_std` is of the runs, not
+    of their mean."""
     aucs, sync_aucs = ([float(one["test"]["auc"]) for one in of] for of in (results, sync))
     apart = statistics.fmean(aucs) - statistics.fmean(sync_aucs)
     limit = case.most_apart

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchmarks.support.best_matching import best_groups, best_shares
+from benchmarks.support.emulated_runs import Run
 from benchmarks.support.progress import Progress
 from benchmarks.support.unlike_case import Measured
 from coordinator.grouping import Candidate, partition_cost
@@ -72,7 +73,12 @@ def after_throttling(measured: Measured) -> dict[str, Any]:
     `samples_per_s` is the speed after that; steps, of the cluster's whole batch, are None when it never came.
     """
     case, run = measured.case, measured.run
-    throttle_s = min(one.throttle_at_s for one in _cards(measured) if one.throttle_at_s is not None)
+    cards = [parse_device(card.spec).card for card in case.cards]
+    number, throttle_s = next(
+        (number, card.throttle_at_s)
+        for number, card in enumerate(cards)
+        if card is not None and card.throttle_at_s is not None
+    )
     progress, since_s = _progress(measured), _begin_s(measured) + throttle_s
     target = RECOVERED * sum(measured.solo_speeds)
     recovered_s = progress.recovered_at(since_s, target, LOOK_S)
@@ -82,7 +88,7 @@ def after_throttling(measured: Measured) -> dict[str, Any]:
         "samples_per_s": progress.rate(recovered_s or since_s, progress.end_s),
         "steps_to_recover": None,
         "steps_after": _steps(progress.samples_at(progress.end_s) - progress.samples_at(since_s), case.batch_size),
-        "reason": next((one["message"] for one in _share_events(measured) if one["time"] >= since_s), None),
+        "reason": _reason(run, f"w{number}", since_s),
     }
     if recovered_s is not None:
         recovered = progress.samples_at(recovered_s) - progress.samples_at(since_s)
@@ -104,7 +110,7 @@ def after_a_wrong_portrait(measured: Measured) -> dict[str, Any]:
         "told_samples_per_s": [round(_told_speed(one, share), 1) for one in known],
         "steps_to_correct": None,
         "once_right_over_sum_of_solo": None,
-        "reason": next((one["message"] for one in _share_events(measured)), None),
+        "reason": _reason(measured.run, worker, _begin_s(measured)),
     }
     if right is not None:
         found["steps_to_correct"] = _steps(progress.samples_at(right["measured_at"]), case.batch_size)
@@ -134,10 +140,6 @@ def beside_the_possible(measured: Measured) -> dict[str, Any]:
     }
 
 
-def _cards(measured: Measured) -> list[Any]:
-    return [parse_device(card.spec).card for card in measured.case.cards]
-
-
 def _shares(measured: Measured) -> dict[str, float]:
     """Each worker's part of all samples."""
     samples = {worker["worker"]: worker["samples"] for worker in measured.run.result["workers"]}
@@ -153,8 +155,10 @@ def _progress(measured: Measured) -> Progress:
     return Progress(_begin_s(measured), measured.run.points)
 
 
-def _share_events(measured: Measured) -> list[Mapping[str, Any]]:
-    return [event for event in measured.run.events if event["kind"] == "shares"]
+def _reason(run: Run, worker: str, since_s: float) -> str | None:
+    """Why shares first changed for this worker, in the words of the job's events."""
+    changes = (event for event in run.events if event["kind"] == "shares" and event["time"] >= since_s)
+    return next((event["message"] for event in changes if event["message"].startswith(f"{worker} ")), None)
 
 
 def _steps(samples: float, batch_size: int) -> int:

@@ -108,15 +108,15 @@ def test_chance_costs_what_order_statistics_say() -> None:
     assert (line["throughput_over_bound"], line["reached"]) == (0.9893, True)
 
 
-def throttled(*rates: float, told_at_s: float | None) -> Run:
+def throttled(*rates: float, told_at_s: float) -> Run:
     """Training begins at second 1000 and has a point a second; the card throttles 15 s later."""
     points, samples = [], 0.0
     for number, rate in enumerate(rates, 1):
         samples += rate
         points.append({"time": 1000.0 + number, "samples": samples, "samples_per_s": rate})
-    events = [{"kind": "pass", "time": 1000.0, "message": "pass 1 of 1 begins"}]
-    if told_at_s is not None:
-        events.append({"kind": "shares", "time": told_at_s, "message": "w0 needs 2.0 times"})
+    told = [(1000.0, "pass", "pass 1 of 1 begins")]
+    told += [(told_at_s, "shares", f"{worker} needs 2.0 times") for worker in ("w3", "w0", "w2")]
+    events = [{"kind": kind, "time": at_s, "message": message} for at_s, kind, message in told]
     return run(samples / len(rates), points=points, events=events)
 
 
