@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 
 from coordinator.cost_model import CostModel
+from coordinator.portrait import Portrait
 from coordinator.portrait_book import PortraitBook
 from geartrain.wire.message import DeviceFacts, ProbeReport, ProbeTiming
 
@@ -55,9 +57,15 @@ def probe_report(card: Card) -> ProbeReport:
     )
 
 
+@cache
+def portrait_of(card: Card) -> Portrait:
+    """What probes of the card give, at the time 100. (To fit a cost takes milliseconds, and tests have many cards.)"""
+    return PortraitBook(100, {}).probed("w0", card.device, probe_report(card), 100.0)
+
+
 def book_of(cards: Mapping[str, Card]) -> PortraitBook:
-    """A book in which these workers were probed, at the time 100."""
+    """A book with the portraits of these workers."""
     book = PortraitBook(100, {})
     for worker, card in cards.items():
-        book.probed(worker, card.device, probe_report(card), 100.0)
+        book.restored(replace(portrait_of(card), worker=worker))
     return book

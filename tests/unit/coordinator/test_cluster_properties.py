@@ -163,7 +163,7 @@ class RandomLife(RuleBasedStateMachine):
         assert report.samples_applied + report.samples_skipped == self.model.setting.num_rows * num_passes
 
 
-RandomLife.TestCase.settings = settings(steady, max_examples=120, stateful_step_count=40)
+RandomLife.TestCase.settings = settings(steady, max_examples=100, stateful_step_count=40)
 TestRandomLife = RandomLife.TestCase
 
 

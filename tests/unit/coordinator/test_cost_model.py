@@ -7,7 +7,7 @@ from statistics import median
 
 import pytest
 from cluster_model import steady
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator.cost_model import CostModel, StepTiming, fit_cost_model
@@ -55,7 +55,7 @@ def worst_prediction(found: CostModel, truth: CostModel, sizes: tuple[int, ...] 
     return max(abs(found.seconds(one, one * tokens) / truth.seconds(one, one * tokens) - 1) for one in sizes)
 
 
-@steady
+@settings(steady, max_examples=50)
 @given(TRUTHS, RANDOMS, st.sampled_from([(10.0,), (0.1,), (0.2, 3.0, 30.0)]))
 def test_noisy_steps_with_gross_outliers_are_predicted(
     truth: CostModel, rng: random.Random, factors: tuple[float, ...]
@@ -66,7 +66,7 @@ def test_noisy_steps_with_gross_outliers_are_predicted(
     assert 0.02 < found.error < 0.08
 
 
-@steady
+@settings(steady, max_examples=50)
 @given(RANDOMS)
 def test_coefficients_are_recovered(rng: random.Random) -> None:
     """A device for which all three terms are a good part of a step."""
@@ -78,7 +78,7 @@ def test_coefficients_are_recovered(rng: random.Random) -> None:
 
 
 @given(TRUTHS, RANDOMS)
-@steady
+@settings(steady, max_examples=50)
 def test_exact_steps_give_the_exact_model(truth: CostModel, rng: random.Random) -> None:
     timings = [
         StepTiming(size, tokens, truth.seconds(size, tokens))
@@ -92,7 +92,7 @@ def test_exact_steps_give_the_exact_model(truth: CostModel, rng: random.Random) 
         assert found.seconds(one.num_samples, one.num_tokens) == pytest.approx(one.seconds, rel=1e-6)
 
 
-@steady
+@settings(steady, max_examples=50)
 @given(
     st.lists(
         st.builds(StepTiming, st.integers(1, 5000), st.integers(0, 200_000), st.floats(1e-6, 1e3)),
@@ -109,7 +109,7 @@ def test_whatever_was_measured_the_model_is_one(timings: list[StepTiming]) -> No
     assert found.error >= 0.0
 
 
-@steady
+@settings(steady, max_examples=50)
 @given(TRUTHS, RANDOMS)
 def test_one_size_only_is_a_rate(truth: CostModel, rng: random.Random) -> None:
     found, _ = fit_cost_model(steps(truth, rng, sizes=(256,), tokens=(4.0, 4.0)))

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 from cluster_model import steady
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator.grouping import GROUP_PRICE, Candidate, Partition, natural_key, partition, partition_cost
@@ -89,7 +89,7 @@ def test_no_partition_at_all_is_better(candidates: list[Candidate], price: float
     check_best(partition(candidates, price=price), candidates, set_partitions(candidates), price)
 
 
-@steady
+@settings(steady, max_examples=40)
 @given(cluster(most=8, vendors=1))
 def test_no_partition_of_eight_workers_is_better(candidates: list[Candidate]) -> None:
     check_best(partition(candidates), candidates, set_partitions(candidates), GROUP_PRICE)

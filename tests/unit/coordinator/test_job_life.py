@@ -52,7 +52,7 @@ def test_a_job_goes_through_all_its_phases() -> None:
     seed=st.integers(0, 10**6),
     twice=st.booleans(),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_every_sample_is_applied_once_whatever_the_order_of_answers(
     mode: str, group_size: Any, depth: int, rows: int, workers: int, seed: int, twice: bool
 ) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from scripted_nodes import ScriptedNodes, data_index, job_config
 
 from coordinator import adjusting, hardware_views, journal
 from coordinator.conservation import prove_conservation
 from geartrain.errors import ConfigError, ConflictError, NotFoundError
 from geartrain.wire import messages as wire
-from scripted_nodes import ScriptedNodes, data_index, job_config
 
 UNLIKE = {"w0": 3000.0, "w1": 2000.0, "w2": 1000.0, "w3": 1000.0}
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from cluster_model import steady
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator.cost_model import CostModel, StepTiming
@@ -213,7 +213,7 @@ def test_a_speed_set_wrong_by_hand_is_corrected_by_steps(times: float, by: str) 
 # --- real steps ------------------------------------------------------------------------------------------------------
 
 
-@steady
+@settings(steady, max_examples=40)
 @given(st.one_of(st.floats(0.3, 0.77), st.floats(1.3, 3.0)), st.integers(0, 150), st.integers(0, 2**32))
 def test_a_worker_that_changes_its_speed_is_corrected_within_40_steps(factor: float, quiet: int, seed: int) -> None:
     book = book_with(TRUTH, noise=0.01)
@@ -286,7 +286,7 @@ def test_a_portrait_from_the_store_is_used_as_it_was() -> None:
 # --- like cards ------------------------------------------------------------------------------------------------------
 
 
-@steady
+@settings(steady, max_examples=25)
 @given(st.integers(2, 7), st.integers(0, 2**32))
 def test_like_cards_cost_exactly_the_same(num_workers: int, seed: int) -> None:
     rng = random.Random(seed)

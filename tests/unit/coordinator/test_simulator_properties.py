@@ -49,7 +49,7 @@ def settings_of(draw: st.DrawFn, jitter: float = 0.2, mortal: bool = True) -> Se
     )
 
 
-@settings(max_examples=70, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(settings_of(), st.integers(0, 3))
 def test_every_sample_is_in_one_window_whatever_dies(setting: Setting, seed: int) -> None:
     # (The simulation itself raises ConservationError for a position that is in two windows or in none.)
@@ -59,7 +59,7 @@ def test_every_sample_is_in_one_window_whatever_dies(setting: Setting, seed: int
     assert sum(run.staleness.values()) >= run.version
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(settings_of(), st.integers(0, 3))
 def test_the_same_seed_gives_the_same_run(setting: Setting, seed: int) -> None:
     first, second = setting.run(seed), setting.run(seed)
@@ -69,7 +69,7 @@ def test_the_same_seed_gives_the_same_run(setting: Setting, seed: int) -> None:
     np.testing.assert_array_equal(first.spent, second.spent)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(settings_of(jitter=0.0))
 def test_no_cluster_is_faster_than_all_its_workers_alone(setting: Setting) -> None:
     # A deeper pipeline hides what a worker alone would wait for; then only cards are a bound.
@@ -80,7 +80,7 @@ def test_no_cluster_is_faster_than_all_its_workers_alone(setting: Setting) -> No
     assert run.samples <= bound * (1 + 1e-9) + setting.batch_size * bool(setting.traffic.dense_bytes)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(settings_of(), st.integers(0, 3))
 def test_all_time_of_living_workers_is_accounted_for(setting: Setting, seed: int) -> None:
     run = setting.run(seed)
