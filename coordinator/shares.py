@@ -123,7 +123,7 @@ def _sizes_by_tokens(
 ) -> Samples | None:
     """Shares by tokens; who would get less than `min_share` is left out, the smallest share first."""
     token_s = np.array([one.cost.token_s for one in costs], dtype=np.float64)
-    most = np.where(basin.most < min_share, 0, basin.most)
+    most = basin.most.copy()
     while int(most.sum()) >= basin.total:
         cuts = cut_by_tokens(cumulative_tokens, replace(basin, most=most), token_s)
         sizes: Samples = np.array(cuts[1:], dtype=np.int64) - np.array(cuts[:-1], dtype=np.int64)

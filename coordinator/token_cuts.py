@@ -106,17 +106,16 @@ def _fill(members: list[_Member], num_samples: int, level_s: float) -> tuple[boo
 
 def _balanced(members: list[_Member], num_samples: int, level_s: float) -> list[int]:
     """The cut in which everybody finishes within its dearest sample before `level_s`, which is the earliest."""
-    latest = level_s * (1 + _SLACK)
+    latest, earliest = level_s * (1 + _SLACK), level_s * (1 - 3 * _SLACK)
     lows, highs = [0], [0]
     for member in members:
-        lows.append(min(num_samples, member.least_end(lows[-1], latest - member.largest_s - 4 * _SLACK * level_s)))
+        lows.append(min(num_samples, member.least_end(lows[-1], earliest - member.largest_s)))
         highs.append(min(num_samples, member.end(highs[-1], latest)))
-    # From the end back: of the positions allowed, those that lie between the two extremes where the end does.
+    # From the end back: of the positions allowed, the one that lies between the two extremes where the end does.
     along = (num_samples - lows[-1]) / max(1, highs[-1] - lows[-1])
     cuts = [num_samples]
     for member, low, high in zip(reversed(members), reversed(lows[:-1]), reversed(highs[:-1]), strict=True):
-        first, last = member.starts(cuts[-1], latest - member.largest_s - 4 * _SLACK * level_s, latest)
-        first, last = max(first, low), min(last, high)
-        wanted = round(low + along * (high - low))
-        cuts.append(min(max(wanted, min(first, last)), max(first, last), cuts[-1]))
+        first, last = member.starts(cuts[-1], earliest - member.largest_s, latest)
+        start = min(max(round(low + along * (high - low)), first), last)
+        cuts.append(min(max(start, low), high))  # rounded seconds or not: the first member begins at 0
     return cuts[::-1]

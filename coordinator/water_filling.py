@@ -100,23 +100,22 @@ class Basin:
 
     def shares_of_at_least(self, least: int) -> Samples | None:
         """As `shares`, but each is 0 or at least `least`; None when `total` cannot be cut so."""
-        basin = Basin(self.fixed_s, self.sample_s, np.where(self.most < least, 0, self.most), self.total)
-        if not basin._holds(np.inf, least):
+        if not self._holds(np.inf, least):
             return None
-        sizes = basin.shares()
+        sizes = self.shares()
         if not ((sizes > 0) & (sizes < least)).any():
             return sizes
-        low, high = 0.0, float(basin.finish_s(basin.most).max())
+        low, high = 0.0, float(self.finish_s(self.most).max())
         while high - low > 1e-12 * high:
             middle = (low + high) / 2
-            low, high = (low, middle) if basin._holds(middle, least) else (middle, high)
+            low, high = (low, middle) if self._holds(middle, least) else (middle, high)
         # Each of those who can do most by then takes `least`, and the rest is cut among them as if that were fixed.
-        upper = basin._done(high)
+        upper = self._done(high)
         used = np.sort(np.argsort(-upper, kind="stable")[: min(int((upper >= least).sum()), self.total // least)])
         rest = Basin(
-            basin.fixed_s[used] + least * basin.sample_s[used],
-            basin.sample_s[used],
-            basin.most[used] - least,
+            self.fixed_s[used] + least * self.sample_s[used],
+            self.sample_s[used],
+            self.most[used] - least,
             self.total - least * len(used),
         )
         sizes = np.zeros_like(sizes)

@@ -35,6 +35,18 @@ def fits(members: list[MemberCost], num_samples: int) -> bool:
 @steady
 @given(costs(most=8, memory=True, tokens=True), st.lists(TOKENS, max_size=150))
 def test_members_finish_within_their_dearest_sample_of_each_other(members: list[MemberCost], tokens: list[int]) -> None:
+    check_together(members, tokens)
+
+
+@steady
+@given(st.lists(st.sampled_from([None, None, 5]), min_size=2, max_size=6), st.lists(st.integers(5, 9), max_size=40))
+def test_equal_members_finish_within_the_dearest_sample_of_each_other(
+    memory: list[int | None], tokens: list[int]
+) -> None:
+    check_together([member(1e6, token_s=0.001, max_samples=most) for most in memory], tokens)
+
+
+def check_together(members: list[MemberCost], tokens: list[int]) -> None:
     if not fits(members, len(tokens)):
         return
     shares = cut(members, tokens)
@@ -98,6 +110,16 @@ def test_memory_that_needs_everybody_wins_over_the_tokens() -> None:
     members = [member(1000, token_s=1e-3, max_samples=3), member(1000, token_s=1e-3, max_samples=3)]
     assert cut(members, [1, 1, 1, 9]) == [3, 1]
     assert cut(members, [1, 1, 1, 9], min_share=2) == [2, 2]
+    # w0 is ten times as slow on these, but must take two.
+    members = [member(1000, token_s=1e-3, max_samples=3), member(1000, max_samples=4)]
+    assert cut(members, [9] * 5) == [1, 4]
+    assert cut(members, [9] * 5, min_share=2) == [2, 3]
+
+
+def test_who_would_get_too_few_is_left_out_the_smallest_share_first() -> None:
+    members = [member(speed, token_s=1 / speed) for speed in (30, 20, 50)]
+    assert cut(members, [1] * 10) == [3, 2, 5]
+    assert cut(members, [1] * 10, min_share=4) == [4, 0, 6]
 
 
 def test_histories_of_1_to_50_on_unlike_members_end_together() -> None:
