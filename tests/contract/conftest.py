@@ -20,6 +20,7 @@ CALLERS = (
     "pool",
     "row_life",
     "row_store",
+    "row_stores",
     "wire_codec",
 )
 
