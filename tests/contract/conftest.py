@@ -21,6 +21,7 @@ CALLERS = (
     "row_life",
     "row_store",
     "row_stores",
+    "take_columns",
     "wire_codec",
 )
 
