@@ -99,7 +99,8 @@ def _numeric(columns: dict[str, Any], schema: DataSchema, origin: Origin, num_ro
         if not np.isfinite(inputs[place]).all():
             row = int(np.argmin(np.isfinite(inputs[place])))
             origin.refuse(row, numeric.name, float(values[row]), "a number in the range of float32")
-        inputs[place, missing] = 0.0
+        if numeric.transform == "standard":  # the others leave the 0 of a missing value as it is
+            inputs[place, missing] = 0.0
         inputs[num_features + place] = missing
     return np.ascontiguousarray(inputs.T)
 
