@@ -111,13 +111,16 @@ class Core:
         return self.records.get(job) or self.past.get(job)
 
     def state_of(self, job: str) -> tuple[str, str]:
-        """The state of a job and why, as people see it: while it waits for nodes to join, it is queued."""
+        """The state of a job and why, as people see it: queued until nodes are there, done when they told the last."""
         if self._to_start is not None and self._to_start[0] == job:
-            servers, workers = len(self.members.joined("server")), len(self.members.joined("worker"))
-            settings = self.settings
-            there = f"{servers} of {settings.num_servers} server(s) and {workers} of {settings.num_workers} worker(s)"
-            return "queued", f"waits for nodes: {there} are there"
+            there = {role: len(self.members.joined(role)) for role in ("server", "worker")}
+            wanted = {"server": self.settings.num_servers, "worker": self.settings.num_workers}
+            counts = " and ".join(f"{there[role]} of {wanted[role]} {role}(s)" for role in wanted)
+            return "queued", f"waits for nodes: {counts} are there"
         found = self.jobs.job(job)
+        if found.state == "succeeded" and self._closing is not None and self._closing[0] == job:
+            # Whoever waits for the end may look at the tier's counters then.
+            return "evaluating", "done; its nodes give it up"
         return found.state, found.reason
 
     def cancel(self, job: str, now_s: float) -> list[Command]:
@@ -279,11 +282,9 @@ class Core:
         if len(servers) < settings.num_servers or len(workers) < settings.num_workers:
             if now_s < deadline_s:
                 return []
+            _, why = self.state_of(job)
             self._to_start = None
-            message = (
-                f"waited {NODES_DEADLINE_S:g} s for {settings.num_servers} server(s) and {settings.num_workers} "
-                f"worker(s), {len(servers)} and {len(workers)} are there"
-            )
+            message = f"after {NODES_DEADLINE_S:g} s the job still {why}"
             return self._give_up(job, RoleDiedError(message, role="cluster"), now_s)
         self._to_start = None
         self.stats.clear()

@@ -24,7 +24,7 @@ SMALL_ERRORS = 6.0
 """As much for small deviations: there is no second check, and thousands of steps are looked at."""
 
 SETTLED = 0.01
-"""The first look, after `NUM_RECENT` steps: probes are smaller than steps, so what they let expect may be off a little."""
+"""The first look, after `NUM_RECENT` steps: probes are smaller than steps, and what they let expect is off a little."""
 SETTLED_ERRORS = 4.0
 
 

@@ -57,6 +57,8 @@ PULL_DEADLINE_S = 60.0
 PUSH_DEADLINE_S = 10.0
 CACHE_BYTES = 1 << 30
 """Decoded chunks kept in memory; a data set below this is parsed and hashed once, not once per pass."""
+ONE_PASS_CACHE_BYTES = 64 << 20
+"""The same where nothing is read twice: every chunk takes the memory of one before it, which is there already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,7 @@ class JobTrainer:
         self._index = DatasetIndex.from_dict(opening.index)
         self._schema = DataSchema.from_config(self.config)
         self._sequence_slots = self._schema.sequence_slots
-        self._cache = ChunkCache(CACHE_BYTES)
+        self._cache = ChunkCache(CACHE_BYTES if self.config.training.passes > 1 else ONE_PASS_CACHE_BYTES)
         self._reader = SplitReader(self._index, self.config, "train", self._cache)
         seed = self.config.training.seed
         self._model = build_model(

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
 
 import numpy as np
 
 from embedding_tier.dense_blocks import DenseBlock, DenseGradient
+from embedding_tier.job_tables import JobTables
 from embedding_tier.rw_lock import ReadWriteLock
 from embedding_tier.staging import StagedPart, StagingArea, check_rows
 from embedding_tier.table import Table
@@ -19,7 +19,7 @@ from geartrain.errors import ConflictError, WireError
 from geartrain.types import Floats, Keys
 from geartrain.wire.framing import StagedArrays
 from geartrain.wire.messages import Apply, Contribution, Stage, TableSpec, TableStats
-from kernels.contribution import Contribution as RowContribution
+from kernels.row_stores import WorkerRows
 
 
 class JobState:
@@ -33,34 +33,36 @@ class JobState:
         Raises `ConfigError` for table settings that are not known, `WireError` for tables of unlike dim.
         """
         self.term = term
-        self.tables = [Table(spec, num_threads) for spec in tables]
+        self.rows = JobTables(tables, num_threads)
         self.version = version
-        dims = sorted({spec.dim for spec in tables})
-        if len(dims) > 1:
-            raise WireError(f"tables of dims {dims} in one job", expected="one dim", got=dims)
-        self.row_dim = dims[0] if dims else 0
         self.dense: DenseBlock | None = None
         self.lock = ReadWriteLock()
-        self._table_stats = {table.name: table.stats() for table in self.tables}
+        self._table_stats = self.rows.stats()
         # Depth + 1 undecided steps of a worker's group, and as many of the group that it was in before.
         self._staging = StagingArea(2 * (pipeline_depth + 1))
         self._staging_lock = threading.Lock()
         self._early: dict[int, Apply] = {}
 
+    @property
+    def tables(self) -> Sequence[Table]:
+        return self.rows.tables
+
+    @property
+    def row_dim(self) -> int:
+        """Floats per row, the same in all tables."""
+        return self.rows.row_dim
+
     def go_on_counting(self, before: JobState) -> None:
         """Take over the counters of the same job's state in an earlier term. For a job that is not open yet."""
-        counters = {table.name: table.counters for table in before.tables}
-        for table in self.tables:
-            table.counters = counters.get(table.name, table.counters)
-        self._table_stats = {table.name: table.stats() for table in self.tables}
+        self.rows.go_on_counting(before.rows)
+        self._table_stats = self.rows.stats()
 
     def pull_rows(self, keys: Keys, counts: Sequence[int]) -> tuple[Floats, int]:
         """Rows float32[sum(counts), D] of `counts[t]` keys of each table, table-major, and their version."""
         rows = np.empty((len(keys), self.row_dim), dtype=np.float32)
+        num_keys = np.array(counts, dtype=np.int64)
         with self.lock.reading():
-            for table, (start, stop) in zip(self.tables, _ranges(counts), strict=True):
-                if start < stop:
-                    table.pull(keys[start:stop], rows[start:stop])
+            self.rows.pull(keys, num_keys, rows)
             return rows, self.version
 
     def pull_dense(self) -> tuple[Floats, int, int]:
@@ -84,14 +86,13 @@ class JobState:
 
         Raises as `wants`, and `WireError` for rows that no window could be made of.
         """
-        part = StagedPart(tuple(message.counts), arrays, message.dense_start)
-        check_rows(part, [table.name for table in self.tables])
+        part = StagedPart(np.array(message.counts, dtype=np.int64), arrays, message.dense_start)
+        check_rows(part, self.rows.names)
         self._check_dense(part)
         with self._staging_lock:
             is_new = self._staging.put(message.group, message.step, message.origin.worker, part)
-        for table, count in zip(self.tables, message.counts, strict=True):
-            if is_new and count:
-                table.counters.pushed(count)
+        if is_new:
+            self.rows.counters.pushed(part.counts)
 
     def decide(self, decision: Apply) -> int:
         """Apply this decision, and those that came before their turn; the version then.
@@ -107,8 +108,7 @@ class JobState:
 
     def prepare_growth(self) -> None:
         """Between windows: ask the system for the memory that the next one is likely to need. Waits for no lock."""
-        for table in self.tables:
-            table.prepare_growth()
+        self.rows.prepare_growth()
 
     def stats(self) -> tuple[dict[str, TableStats], int]:
         """Counters by table, and the bytes that are staged.
@@ -118,7 +118,7 @@ class JobState:
         """
         with self.lock.reading_if_free() as entered:
             if entered:
-                self._table_stats = {table.name: table.stats() for table in self.tables}
+                self._table_stats = self.rows.stats()
         return self._table_stats, self._staging.num_bytes
 
     def _check_dense(self, part: StagedPart) -> None:
@@ -143,12 +143,13 @@ class JobState:
         block = self.dense
         gradient = block.summed([_dense_gradient(*one) for one in staged]) if block is not None else None
         updates = decision.divisor > 0
-        by_table = _row_gradients(staged if updates else [], len(self.tables))
-        if updates:
-            self._expect_rules(decision)
+        # Whatever some table or the dense block could not apply is refused before any of them does.
+        rules = self.rows.rules(decision) if updates else []
+        if updates and block is not None:
+            block.rule(decision)
+        workers = [_worker_rows(part, one.weight) for one, parts in staged for part in parts] if updates else []
         with self.lock.writing():
-            for table, parts in zip(self.tables, by_table, strict=True):
-                table.apply(parts, decision)
+            self.rows.apply(workers, rules, decision)
             if updates and block is not None and gradient is not None:
                 block.apply(gradient, decision)
             self.version = decision.version
@@ -157,31 +158,11 @@ class JobState:
                 self._staging.decided(one.group, one.step)
             self._staging.keep_only(decision.live_groups)
 
-    def _expect_rules(self, decision: Apply) -> None:
-        """Raises for a decision that some table or the dense block could not apply, before any of them does."""
-        for table in self.tables:
-            table.rule(decision)
-        if self.dense is not None:
-            self.dense.rule(decision)
-
 
 def _dense_gradient(contribution: Contribution, parts: Sequence[StagedPart]) -> DenseGradient:
     return DenseGradient([(part.dense_start, part.arrays.dense) for part in parts], contribution.weight)
 
 
-def _row_gradients(
-    staged: Sequence[tuple[Contribution, Sequence[StagedPart]]], num_tables: int
-) -> list[list[RowContribution]]:
-    """Per table what is merged into it, in the decision's order."""
-    by_table: list[list[RowContribution]] = [[] for _ in range(num_tables)]
-    for contribution, parts in staged:
-        for part in parts:
-            keys, grads, shows, clicks, _ = part.arrays
-            for into, (a, b) in zip(by_table, _ranges(part.counts), strict=True):
-                if a < b:
-                    into.append(RowContribution(keys[a:b], grads[a:b], shows[a:b], clicks[a:b], contribution.weight))
-    return by_table
-
-
-def _ranges(counts: Sequence[int]) -> list[tuple[int, int]]:
-    return list(pairwise(accumulate(counts, initial=0)))
+def _worker_rows(part: StagedPart, weight: float) -> WorkerRows:
+    keys, grads, shows, clicks, _ = part.arrays
+    return WorkerRows(keys, grads, shows, clicks, part.counts, weight)

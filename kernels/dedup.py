@@ -1,11 +1,11 @@
-"""Deduplication of keys."""
+"""Deduplication of keys, and whether there is anything to deduplicate."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from geartrain.types import Indices, Keys
-from kernels.checks import require_array
+from kernels.checks import mismatch, require_array
 from kernels.explain import native
 
 
@@ -20,3 +20,16 @@ def deduplicate(keys: Keys) -> tuple[Keys, Indices]:
     inverse = np.empty(len(keys), dtype=np.int64)
     num_unique = native.deduplicate(keys, unique, inverse)
     return unique[:num_unique], inverse
+
+
+def first_repeated(keys: Keys, counts: Indices) -> int:
+    """The first position of a key that is in its range already, -1 when the keys of each range are all different.
+
+    `keys` uint64[N]; `counts` int64[R] >= 0: range r has the next `counts[r]` of them, all together N. Raises
+    KernelError on another dtype or shape, or counts of another sum.
+    """
+    require_array("keys", keys, np.uint64, None)
+    require_array("counts", counts, np.int64, None)
+    if counts.min(initial=0) < 0 or counts.sum() != len(keys):
+        raise mismatch("counts", f"counts >= 0 of {len(keys)} keys in all", str(counts.tolist()))
+    return native.first_repeated(keys, counts)

@@ -73,8 +73,13 @@ class RowStore:
         self.life = life if life is not None else RowLife(seed=initializer.seed)
         self.row_dtype = row_dtype
         kind, dtype = getattr(native.RowStore.Kind, optimizer_kind), getattr(native.RowStore.Dtype, row_dtype)
-        with _full_is_an_error(0):
+        with full_is_an_error(0):
             self._rows = native.RowStore(dim, kind, dtype, native_initializer(initializer), native_life(self.life))
+
+    @property
+    def compiled(self) -> native.RowStore:
+        """The compiled store, for calls that take several."""
+        return self._rows
 
     @property
     def state_width(self) -> int:
@@ -158,7 +163,7 @@ class RowStore:
         if not 1 <= num_threads <= MAX_THREADS:
             raise mismatch("num_threads", f"an integer from 1 to {MAX_THREADS}", num_threads)
         numbers = sparse_coefficients(self.optimizer_kind, rule)
-        with _full_is_an_error(self.num_rows + sum(len(one.keys) for one in contributions)):
+        with full_is_an_error(self.num_rows + sum(len(one.keys) for one in contributions)):
             return LifeCounts(*self._rows.apply(contributions, numbers, version, num_threads))
 
     def expire(self, first_shard: int, last_shard: int, unseen_before: int) -> int:
@@ -175,7 +180,7 @@ class RowStore:
 
         Memory that the index has outgrown is given back here, and by `load`.
         """
-        with _full_is_an_error(self.num_rows + num_rows):
+        with full_is_an_error(self.num_rows + num_rows):
             self._rows.prepare_growth(num_rows)
 
     @property
@@ -250,7 +255,7 @@ class RowStore:
             )
         if self._rows.has_any(records.keys):
             raise mismatch("records.keys", "keys without a row in this store", "keys that have one")
-        with _full_is_an_error(self.num_rows + num_rows):
+        with full_is_an_error(self.num_rows + num_rows):
             self._rows.load(
                 records.keys, bytes_of(records.values), records.states, records.statistics, records.last_versions
             )
@@ -269,7 +274,7 @@ class RowStore:
 
 
 @contextmanager
-def _full_is_an_error(num_rows: int) -> Iterator[None]:
+def full_is_an_error(num_rows: int) -> Iterator[None]:
     """Turn the two ways in which memory runs out, a full address range and a refusing system, into a KernelError."""
     try:
         yield

@@ -18,6 +18,7 @@ from geartrain.data.columns import Origin, bags, buckets, categories, labels, nu
 from geartrain.data.files import OpenFiles
 from geartrain.data.schema import DataSchema, NumericInput
 from geartrain.types import Floats, Indices, Keys
+from kernels.take_columns import take_columns
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,7 +99,8 @@ def _numeric(columns: dict[str, Any], schema: DataSchema, origin: Origin, num_ro
         if not np.isfinite(inputs[place]).all():
             row = int(np.argmin(np.isfinite(inputs[place])))
             origin.refuse(row, numeric.name, float(values[row]), "a number in the range of float32")
-        inputs[place, missing] = 0.0
+        if numeric.transform == "standard":  # the others leave the 0 of a missing value as it is
+            inputs[place, missing] = 0.0
         inputs[num_features + place] = missing
     return np.ascontiguousarray(inputs.T)
 
@@ -109,15 +111,22 @@ def _moments(schema: DataSchema, numeric: NumericInput) -> tuple[float, float]:
 
 def assemble(pieces: Sequence[tuple[DecodedChunk, Indices]], schema: DataSchema) -> Batch:
     """The batch of the given rows of decoded chunks, in that order; no pieces give an empty batch."""
-    num_singles = sum(slot.kind != "sequence" for slot in schema.slots)
-    taken = [np.take(chunk.singles, rows, axis=1) for chunk, rows in pieces]
-    singles = np.concatenate(taken or [np.empty((num_singles, 0), dtype=np.uint64)], axis=1)
-    numeric = [chunk.numeric[rows] for chunk, rows in pieces]
-    found_labels = [chunk.labels[rows] for chunk, rows in pieces]
+    num_samples = sum(len(rows) for _, rows in pieces)
+    found_labels = np.empty(num_samples, dtype=np.float32)
+    numeric = np.empty((num_samples, schema.num_numeric_inputs), dtype=np.float32)
+    singles = np.empty((sum(slot.kind != "sequence" for slot in schema.slots), num_samples), dtype=np.uint64)
+    start = 0
+    for chunk, rows in pieces:
+        stop = start + len(rows)
+        take_columns(chunk.singles, rows, singles, start)
+        # The rows are known to be there now; without "clip" NumPy would take into a copy first.
+        np.take(chunk.numeric, rows, axis=0, out=numeric[start:stop], mode="clip")
+        np.take(chunk.labels, rows, out=found_labels[start:stop], mode="clip")
+        start = stop
     keys, bag_offsets, group_ids = _slot_major(pieces, singles, schema)
     return Batch(
-        labels=np.concatenate(found_labels or [np.empty(0, dtype=np.float32)]),
-        numeric=np.concatenate(numeric or [np.empty((0, schema.num_numeric_inputs), dtype=np.float32)]),
+        labels=found_labels,
+        numeric=numeric,
         keys=keys,
         bag_offsets=bag_offsets,
         group_ids=group_ids,

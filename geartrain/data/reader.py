@@ -18,6 +18,8 @@ from geartrain.data.permutation import PassOrder
 from geartrain.data.schema import DataSchema
 
 DEFAULT_CACHE_BYTES = 512 << 20
+LAST_CHUNKS = 2
+"""The chunks asked for last stay in memory, however large: one that batches are cut from, and the one decoded ahead."""
 DECODE_NICENESS = 10
 """Of the thread that decodes ahead, on Linux (0 is usual, 19 gives way to everything)."""
 
@@ -25,7 +27,7 @@ DECODE_NICENESS = 10
 class ChunkCache:
     """Decoded chunks within a budget of bytes; the least recently used go first. Safe to use from several threads.
 
-    The chunk asked for last always stays, however large. Two threads that ask for the same chunk decode it once.
+    The `LAST_CHUNKS` asked for last always stay. Two threads that ask for the same chunk decode it once.
     """
 
     def __init__(self, budget_bytes: int) -> None:
@@ -47,7 +49,7 @@ class ChunkCache:
                 entry.set_result(load())
             except BaseException as error:
                 entry.set_exception(error)
-            self._evict(chunk)
+            self._evict()
         try:
             return entry.result()
         except BaseException:
@@ -62,14 +64,14 @@ class ChunkCache:
         with self._lock:
             return sum(_num_bytes(entry) for entry in self._entries.values())
 
-    def _evict(self, kept: Chunk) -> None:
+    def _evict(self) -> None:
         with self._lock:
             total = sum(_num_bytes(entry) for entry in self._entries.values())
-            for chunk in list(self._entries):
+            for chunk in list(self._entries)[:-LAST_CHUNKS]:
                 if total <= self._budget_bytes:
                     return
                 # A chunk that is still being decoded has no size yet, and somebody waits for it.
-                if chunk != kept and self._entries[chunk].done():
+                if self._entries[chunk].done():
                     total -= _num_bytes(self._entries.pop(chunk))
 
 

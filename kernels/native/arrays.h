@@ -27,7 +27,9 @@ void bind_initializer(nb::module_& module);
 void bind_lookup(nb::module_& module);
 void bind_pool(nb::module_& module);
 void bind_row_store(nb::module_& module);
+void bind_row_stores(nb::module_& module);
 void bind_dense_update(nb::module_& module);
+void bind_take_columns(nb::module_& module);
 void bind_wire_codec(nb::module_& module);
 void bind_memory_limit(nb::module_& module);
 

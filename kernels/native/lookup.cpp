@@ -9,24 +9,7 @@
 
 namespace geartrain {
 
-constexpr size_t kAhead = 16;
 constexpr size_t kMostKeys = size_t{1} << 31;  // positions are kept in 32 bits
-
-// Calls found(i, number, hash) for i in [begin, end) with the number of keys[i].
-template <typename Found>
-static void number_keys(DistinctKeys& distinct, const uint64_t* keys, size_t begin, size_t end, Found found) {
-    uint64_t hashes[kAhead];
-    for (size_t i = begin; i < std::min(end, begin + kAhead); i++) hashes[i % kAhead] = mix64(keys[i]);
-    for (size_t i = begin; i < end; i++) {
-        const uint64_t hash = hashes[i % kAhead];
-        if (i + kAhead < end) {
-            const uint64_t next = mix64(keys[i + kAhead]);
-            hashes[i % kAhead] = next;
-            distinct.prefetch(next);
-        }
-        found(i, distinct.add(keys[i], hash), hash);
-    }
-}
 
 static void require_32_bits(size_t num_keys) {
     if (num_keys > kMostKeys) throw std::length_error("more than 2**31 keys in one call");
@@ -37,8 +20,28 @@ static size_t deduplicate(Vector<const uint64_t> keys, Vector<uint64_t> unique, 
     DistinctKeys& distinct = thread_distinct_keys();
     distinct.reset(keys.shape(0), unique.data());
     int64_t* to = inverse.data();
-    number_keys(distinct, keys.data(), 0, keys.shape(0), [&](size_t i, uint32_t number, uint64_t) { to[i] = number; });
+    distinct.add(keys.data(), keys.shape(0), [=](size_t i, uint32_t number, bool, uint64_t) { to[i] = number; });
     return distinct.size();
+}
+
+// The first place of a key that its range has before it already; -1 when there is none. Range r has counts[r] keys.
+static int64_t first_repeated(Vector<const uint64_t> keys, Vector<const int64_t> counts) {
+    thread_local std::vector<uint64_t> room;
+    require_32_bits(keys.shape(0));
+    room.resize(std::max(keys.shape(0), room.size()));
+    DistinctKeys& distinct = thread_distinct_keys();
+    int64_t repeated = -1;
+    size_t begin = 0;
+    for (size_t range = 0; range < counts.shape(0); range++) {
+        const size_t end = begin + counts.data()[range];
+        distinct.reset(end - begin, room.data());
+        distinct.add(keys.data() + begin, end - begin, [&](size_t i, uint32_t, bool is_new, uint64_t) {
+            if (__builtin_expect(!is_new, 0) && repeated < 0) repeated = static_cast<int64_t>(begin + i);
+        });
+        if (repeated >= 0) return repeated;
+        begin = end;
+    }
+    return -1;
 }
 
 // What a plan needs between its two sweeps, kept from call to call.
@@ -59,6 +62,8 @@ static size_t plan_lookup(Vector<const uint64_t> keys, Vector<const int64_t> slo
     scratch.position.resize(scratch.unique.size());
     int64_t* count = counts.data();
     std::fill_n(count, counts.size(), 0);
+    uint32_t* const cell = scratch.cell.data();
+    const int64_t* const owners = shard_owner.data();
 
     // First sweep: number the keys table by table, in slot order within each.
     DistinctKeys& distinct = thread_distinct_keys();
@@ -74,16 +79,18 @@ static size_t plan_lookup(Vector<const uint64_t> keys, Vector<const int64_t> slo
         distinct.reset(of_table, scratch.unique.data() + base);
         for (size_t slot = 0; slot < num_slots; slot++) {
             if (slot_tables.data()[slot] != static_cast<int64_t>(table)) continue;
-            number_keys(distinct, keys.data(), slot_starts.data()[slot], slot_starts.data()[slot + 1],
-                        [&](size_t i, uint32_t number, uint64_t hash) {
-                            inverse.data()[i] = static_cast<int64_t>(base + number);
-                            if (base + number < num_unique) return;
-                            const size_t owner = shard_owner.data()[hash >> kShardShift];
-                            const size_t cell = owner * num_tables + table;
-                            scratch.cell[num_unique++] = static_cast<uint32_t>(cell);
-                            count[cell]++;
-                        });
+            const size_t start = slot_starts.data()[slot];
+            int64_t* to = inverse.data() + start;
+            distinct.add(keys.data() + start, slot_starts.data()[slot + 1] - start,
+                         [=](size_t i, uint32_t number, bool is_new, uint64_t hash) {
+                             to[i] = static_cast<int64_t>(base + number);
+                             if (!is_new) return;
+                             const size_t cell_number = owners[hash >> kShardShift] * num_tables + table;
+                             cell[base + number] = static_cast<uint32_t>(cell_number);
+                             count[cell_number]++;
+                         });
         }
+        num_unique += distinct.size();
     }
 
     // Second sweep: sort the unique keys by (server, table), stably, and send the inverse after them.
@@ -127,6 +134,7 @@ static int64_t first_outside(Vector<const int64_t> values, uint64_t stop) {
 void bind_lookup(nb::module_& module) {
     module.def("deduplicate", &deduplicate, array_argument("keys"), array_argument("unique"),
                array_argument("inverse"), WithoutGil());
+    module.def("first_repeated", &first_repeated, array_argument("keys"), array_argument("counts"), WithoutGil());
     module.def("plan_lookup", &plan_lookup, array_argument("keys"), array_argument("slot_starts"),
                array_argument("slot_tables"), array_argument("shard_owner"), array_argument("unique_keys"),
                array_argument("counts"), array_argument("inverse"), WithoutGil());

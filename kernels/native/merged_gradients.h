@@ -8,7 +8,6 @@
 
 #include "distinct_keys.h"
 #include "floats.h"
-#include "hashing.h"
 
 namespace geartrain {
 
@@ -90,7 +89,6 @@ public:
     }
 
 private:
-    static constexpr size_t kAhead = 16;
     static constexpr uint32_t kEnd = MergeRoom::kEnd;
     using Place = MergeRoom::Place;
 
@@ -112,21 +110,20 @@ private:
         room_.tails.resize(total);
         DistinctKeys& numbers = thread_distinct_keys();
         numbers.reset(total, room_.distinct.data());
-        uint32_t at = 0;
+        Place* const places = room_.places.data();
+        uint32_t *const heads = room_.heads.data(), *const tails = room_.tails.data();
+        uint32_t begin = 0;
         for (uint32_t c = 0; c < contributions_.size(); c++) {
             const Contribution& from = contributions_[c];
-            for (uint32_t i = 0; i < from.num_keys; i++, at++) {
-                if (i + kAhead < from.num_keys) numbers.prefetch(mix64(from.keys[i + kAhead]));
-                const uint32_t known = static_cast<uint32_t>(numbers.size());
-                const uint32_t number = numbers.add(from.keys[i], mix64(from.keys[i]));
-                room_.places[at] = {c, i, kEnd};
-                if (number == known) {
-                    room_.heads[number] = at;
-                } else {
-                    room_.places[room_.tails[number]].next = at;
-                }
-                room_.tails[number] = at;
-            }
+            // A new key's place is first linked to itself, then written: as good as a branch, but never mispredicted.
+            numbers.add(from.keys, from.num_keys, [=](size_t i, uint32_t number, bool is_new, uint64_t) {
+                const uint32_t at = begin + static_cast<uint32_t>(i);
+                places[is_new ? at : tails[number]].next = at;
+                places[at] = {c, static_cast<uint32_t>(i), kEnd};
+                heads[number] = is_new ? at : heads[number];
+                tails[number] = at;
+            });
+            begin += static_cast<uint32_t>(from.num_keys);
         }
         keys_ = room_.distinct.data();
         num_keys_ = numbers.size();

@@ -2,6 +2,7 @@
 //
 // Bags are slot-major: bag s * B + b. Every sum runs over keys in that order, whatever the order of the loops.
 #include <algorithm>
+#include <type_traits>
 #include <vector>
 
 #include "arrays.h"
@@ -14,10 +15,19 @@ constexpr size_t kTile = 16;
 constexpr int64_t kMostPrefetches = 2 * kTile;
 constexpr size_t kAhead = 8;
 
-static void pool_forward(Matrix<const float> rows, Vector<const int64_t> inverse, Vector<const int64_t> bag_offsets,
-                         Vector<const uint8_t> mean_slots, Cube<float> out) {
-    const size_t num_samples = out.shape(0), num_slots = out.shape(1), dim = out.shape(2);
-    const int64_t* offsets = bag_offsets.data();
+// Calls `work` with the dim as a constant where it is one of those that most models use (16 values, and 17 with a
+// first-order weight beside them), else with 0.
+template <typename Work>
+static void with_dim(size_t dim, Work work) {
+    if (dim == 16) return work(std::integral_constant<size_t, 16>());
+    if (dim == 17) return work(std::integral_constant<size_t, 17>());
+    work(std::integral_constant<size_t, 0>());
+}
+
+template <size_t kDim>
+static void pool_forward_as(const float* rows, const int64_t* inverse, const int64_t* offsets,
+                            const uint8_t* mean_slots, const Cube<float>& out) {
+    const size_t num_samples = out.shape(0), num_slots = out.shape(1), dim = kDim != 0 ? kDim : out.shape(2);
     for (size_t tile = 0; tile < num_samples; tile += kTile) {
         const size_t stop = std::min(num_samples, tile + kTile);
         for (size_t slot = 0; slot < num_slots; slot++) {
@@ -25,16 +35,21 @@ static void pool_forward(Matrix<const float> rows, Vector<const int64_t> inverse
                 const int64_t* next = offsets + (slot + 1) * num_samples;
                 const int64_t last = std::min(next[stop], next[tile] + kMostPrefetches);
                 for (int64_t i = next[tile]; i < last; i++) {
-                    prefetch_bytes<0>(rows.data() + inverse.data()[i] * dim, dim * sizeof(float));
+                    prefetch_bytes<0>(rows + inverse[i] * dim, dim * sizeof(float));
                 }
             }
             for (size_t sample = tile; sample < stop; sample++) {
                 const size_t bag = slot * num_samples + sample;
                 const int64_t begin = offsets[bag], end = offsets[bag + 1];
                 float* to = out.data() + (sample * num_slots + slot) * dim;
+                if (end - begin == 1) {
+                    const float* __restrict from = rows + inverse[begin] * dim;
+                    for (size_t d = 0; d < dim; d++) to[d] = 0.0f + from[d];  // a sum has no negative zero
+                    continue;
+                }
                 for (size_t d = 0; d < dim; d++) to[d] = 0.0f;
-                for (int64_t i = begin; i < end; i++) add_floats(to, rows.data() + inverse.data()[i] * dim, dim);
-                if (mean_slots.data()[slot] != 0 && end - begin > 1) {
+                for (int64_t i = begin; i < end; i++) add_floats(to, rows + inverse[i] * dim, dim);
+                if (mean_slots[slot] != 0 && end - begin > 1) {
                     divide_floats(to, to, static_cast<float>(end - begin), dim);
                 }
             }
@@ -42,11 +57,17 @@ static void pool_forward(Matrix<const float> rows, Vector<const int64_t> inverse
     }
 }
 
-static void pool_backward(Cube<const float> grad, Vector<const int64_t> inverse, Vector<const int64_t> bag_offsets,
-                          Vector<const uint8_t> mean_slots, Matrix<float> out) {
-    const size_t num_samples = grad.shape(0), num_slots = grad.shape(1), dim = grad.shape(2);
-    const int64_t* offsets = bag_offsets.data();
-    std::fill_n(out.data(), out.size(), 0.0f);
+static void pool_forward(Matrix<const float> rows, Vector<const int64_t> inverse, Vector<const int64_t> bag_offsets,
+                         Vector<const uint8_t> mean_slots, Cube<float> out) {
+    with_dim(out.shape(2), [&](auto dim) {
+        pool_forward_as<dim>(rows.data(), inverse.data(), bag_offsets.data(), mean_slots.data(), out);
+    });
+}
+
+template <size_t kDim>
+static void pool_backward_as(const Cube<const float>& grad, const int64_t* inverse, const int64_t* offsets,
+                             const uint8_t* mean_slots, float* out) {
+    const size_t num_samples = grad.shape(0), num_slots = grad.shape(1), dim = kDim != 0 ? kDim : grad.shape(2);
     std::vector<float> mean(dim);
     for (size_t slot = 0; slot < num_slots; slot++) {
         for (size_t sample = 0; sample < num_samples; sample++) {
@@ -56,13 +77,21 @@ static void pool_backward(Cube<const float> grad, Vector<const int64_t> inverse,
             }
             const size_t bag = slot * num_samples + sample;
             const int64_t begin = offsets[bag], end = offsets[bag + 1];
-            if (mean_slots.data()[slot] != 0 && end - begin > 1) {
+            if (mean_slots[slot] != 0 && end - begin > 1) {
                 divide_floats(mean.data(), from, static_cast<float>(end - begin), dim);
                 from = mean.data();
             }
-            for (int64_t i = begin; i < end; i++) add_floats(out.data() + inverse.data()[i] * dim, from, dim);
+            for (int64_t i = begin; i < end; i++) add_floats(out + inverse[i] * dim, from, dim);
         }
     }
+}
+
+static void pool_backward(Cube<const float> grad, Vector<const int64_t> inverse, Vector<const int64_t> bag_offsets,
+                          Vector<const uint8_t> mean_slots, Matrix<float> out) {
+    std::fill_n(out.data(), out.size(), 0.0f);
+    with_dim(grad.shape(2), [&](auto dim) {
+        pool_backward_as<dim>(grad, inverse.data(), bag_offsets.data(), mean_slots.data(), out.data());
+    });
 }
 
 static void count_shows(Vector<const int64_t> inverse, Vector<const int64_t> bag_offsets, Vector<const float> labels,

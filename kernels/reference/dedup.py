@@ -1,4 +1,4 @@
-"""NumPy definition of deduplication in order of first occurrence."""
+"""Definition of deduplication in order of first occurrence, and of repeated keys."""
 
 from __future__ import annotations
 
@@ -13,3 +13,15 @@ def deduplicate(keys: Keys) -> tuple[Keys, Indices]:
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(len(order))
     return keys[first[order]], rank[inverse.reshape(-1)]
+
+
+def first_repeated(keys: Keys, counts: Indices) -> int:
+    stop = 0
+    for count in counts:
+        start, stop = stop, stop + count
+        seen: set[int] = set()
+        for position, key in enumerate(keys[start:stop].tolist(), start):
+            if key in seen:
+                return position
+            seen.add(key)
+    return -1

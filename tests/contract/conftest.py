@@ -20,6 +20,8 @@ CALLERS = (
     "pool",
     "row_life",
     "row_store",
+    "row_stores",
+    "take_columns",
     "wire_codec",
 )
 

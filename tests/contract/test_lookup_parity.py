@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from geartrain.errors import KernelError
 from geartrain.types import NUM_SHARDS, Indices, Keys
-from kernels.dedup import deduplicate
+from kernels.dedup import deduplicate, first_repeated
 from kernels.hashing import shard_of
 from kernels.lookup_plan import LookupPlan, plan_lookup
 from kernels.reference import dedup as dedup_reference
@@ -54,6 +54,32 @@ def test_deduplicate_survives_a_batch_after_a_larger_one() -> None:
         keys = random.integers(0, size + 1, size).astype(np.uint64)
         for got, expected in zip(deduplicate(keys), dedup_reference.deduplicate(keys), strict=True):
             assert_same(got, expected)
+
+
+@many
+@given(st.lists(key_lists, max_size=5), st.booleans())
+def test_first_repeated_matches_the_reference(ranges: list[list[int]], distinct: bool) -> None:
+    if distinct:
+        ranges = [list(dict.fromkeys(values)) for values in ranges]
+    keys = keys_from([key for values in ranges for key in values])
+    counts = np.array([len(values) for values in ranges], dtype=np.int64)
+    position = first_repeated(keys, counts)
+    assert position == dedup_reference.first_repeated(keys, counts)
+    assert position == -1 or not distinct
+
+
+def test_first_repeated_finds_the_last_of_many_keys() -> None:
+    keys = np.random.default_rng(0).permutation(np.arange(50_000, dtype=np.uint64))
+    assert first_repeated(keys, np.array([20_000, 0, 30_000])) == -1
+    keys[-1] = keys[20_000]
+    assert first_repeated(keys, np.array([20_000, 0, 30_000])) == 49_999
+    assert first_repeated(keys, np.array([20_001, 0, 29_999])) == -1
+
+
+@pytest.mark.parametrize("counts", [[1, 1], [4, -1], [3, 1]])
+def test_first_repeated_refuses_counts_of_other_keys(counts: list[int]) -> None:
+    with pytest.raises(KernelError, match="counts: expected counts >= 0 of 3 keys in all"):
+        first_repeated(keys_from([1, 2, 3]), np.array(counts, dtype=np.int64))
 
 
 @many

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import queue
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,10 @@ from embedding_tier.optimizer import Optimizer
 from embedding_tier.restore import Checkpoint
 from embedding_tier.shard import owned_by
 from embedding_tier.snapshot import Snapshot
-from embedding_tier.table import Table
 from geartrain.checkpoint_layout import BaseCheckpoint
 from geartrain.types import Floats, Keys
 from geartrain.wire.messages import Apply, DenseSegment, Route, SnapshotTaken, TableSpec, TakeSnapshot
-from kernels.contribution import Contribution
+from kernels.row_stores import WorkerRows
 
 DIM = 3
 NUM_DENSE = 10
@@ -75,21 +74,28 @@ class Server:
             ],
         )
 
-    def push(self, table: Table, keys: Keys, grads: Floats, version: int) -> None:
-        """A window in which each of the keys that are ours was shown once, and clicked half a time."""
-        mine = owned_by(self.route, self.number, keys)
-        ones = np.ones(int(mine.sum()), dtype=np.float32)
-        parts = [Contribution(keys[mine], grads[mine], ones, ones * 0.5, 1.0)] if len(ones) else []
+    def push(self, pushed: Mapping[str, tuple[Keys, Floats]], version: int) -> None:
+        """Apply keys and gradients for some tables; each key that is ours was shown once, and clicked half a time."""
+        nothing = np.empty(0, dtype=np.uint64), np.empty((0, self.job.row_dim), dtype=np.float32)
+        given = [pushed.get(table.name, nothing) for table in self.tables]
+        mine = [owned_by(self.route, self.number, keys) for keys, _ in given]
+        keys = np.concatenate([keys[ours] for (keys, _), ours in zip(given, mine, strict=True)])
+        grads = np.concatenate([grads[ours] for (_, grads), ours in zip(given, mine, strict=True)])
+        ones = np.ones(len(keys), dtype=np.float32)
+        workers = [WorkerRows(keys, grads, ones, ones * 0.5, np.array([ours.sum() for ours in mine]), 1.0)]
+        told = decision(version, self.specs)
         with self.job.lock.writing():
-            table.apply(parts, decision(version, self.specs))
+            self.job.rows.apply(workers, self.job.rows.rules(told), told)
 
     def train(self, version: int, share: float = 1.0) -> None:
         """A window with a share of every table's keys, the same whatever the number of servers."""
         rng = np.random.default_rng(version)
+        pushed = {}
         for table in self.tables:
             keys = KEYS.get(table.name, MANY)
             chosen = keys[rng.random(len(keys)) < share]
-            self.push(table, chosen, rng.normal(size=(len(chosen), DIM)).astype(np.float32), version)
+            pushed[table.name] = chosen, rng.normal(size=(len(chosen), DIM)).astype(np.float32)
+        self.push(pushed, version)
         start, stop = self.block.start, self.block.stop
         gradient = np.arange(start, stop, dtype=np.float32) * version
         with self.job.lock.writing():

@@ -142,7 +142,7 @@ def test_counters_are_told_while_a_window_is_applied(job: JobState) -> None:
 
 def test_counters_go_on_when_the_job_goes_back_to_a_checkpoint() -> None:
     before, after = (JobState(term=term, tables=SPECS, version=0, pipeline_depth=1) for term in (1, 2))
-    before.tables[0].counters.applied(7, 2, 1)
+    before.rows.counters.applied(np.array([[7, 2, 1], [0, 0, 0]]))
     after.go_on_counting(before)
     (stats, _) = after.stats()
     assert stats[after.tables[0].name].num_admitted == 7

@@ -69,7 +69,7 @@ def test_rows_have_their_exact_values(tmp_path: Path) -> None:
 
     def window(version: int, ids: list[int]) -> None:
         keys = np.array(ids, dtype=np.uint64)
-        server.push(server.tables[0], keys, np.tile(gradient, (len(ids), 1)), version)
+        server.push({"t": (keys, np.tile(gradient, (len(ids), 1)))}, version)
         server.job.version = version
 
     for version in range(1, 21):
@@ -114,9 +114,11 @@ def test_any_chain_of_cuts_restores_what_was_there(program: list[str], seed: int
         for number, act in enumerate([*program, "train", "delta"]):
             if act == "train":
                 version = server.job.version + 1
+                pushed = {}
                 for table in server.tables:
                     keys = rng.permutation(MANY)[: rng.integers(0, 60)]
-                    server.push(table, keys, rng.normal(size=(len(keys), 3)).astype(np.float32), version)
+                    pushed[table.name] = keys, rng.normal(size=(len(keys), 3)).astype(np.float32)
+                server.push(pushed, version)
                 server.job.version = version
             else:
                 last = Path(folder) / str(number)

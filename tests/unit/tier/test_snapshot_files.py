@@ -135,7 +135,7 @@ def test_little_memory_is_needed_beside_the_table(tmp_path: Path) -> None:
     spec = TableSpec("large", 16, {"type": "rowwise_adagrad"}, UNIFORM, 1)
     writer, reader = Server(0, 1, [spec]), Server(0, 1, [spec])
     keys = np.arange(300_000, dtype=np.uint64)
-    writer.push(writer.tables[0], keys, np.ones((len(keys), 16), dtype=np.float32), 1)
+    writer.push({"large": (keys, np.ones((len(keys), 16), dtype=np.float32))}, 1)
     writer.job.version = 1
     save([writer], tmp_path)
     tracemalloc.start()

@@ -15,7 +15,7 @@ from geartrain.wire.framing import StagedArrays
 def part(value: float = 1.0, num_rows: int = 2) -> StagedPart:
     rows = np.full(num_rows, value, dtype=np.float32)
     arrays = StagedArrays(np.arange(num_rows, dtype=np.uint64), rows.reshape(-1, 1), rows, rows, rows[:0])
-    return StagedPart((num_rows,), arrays, 0)
+    return StagedPart(np.array([num_rows]), arrays, 0)
 
 
 def test_the_same_part_twice_changes_nothing() -> None:
@@ -109,7 +109,7 @@ def rows(keys: list[int], counts: tuple[int, ...], **changes: list[float]) -> St
     ones = np.ones(len(keys), dtype=np.float32)
     arrays = StagedArrays(np.array(keys, dtype=np.uint64), ones.reshape(-1, 1), ones, ones * 0, ones[:0])
     changed = {name: np.array(values, dtype=np.float32) for name, values in changes.items()}
-    return StagedPart(counts, arrays._replace(**changed), 0)
+    return StagedPart(np.array(counts, dtype=np.int64), arrays._replace(**changed), 0)
 
 
 def test_a_key_twice_for_one_table_is_refused_and_named() -> None:

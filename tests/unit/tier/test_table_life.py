@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from life_support import DIM, SPREAD, Life, in_shard, spec
 
+from embedding_tier import job_tables
 from embedding_tier import table as table_module
 from geartrain.errors import WireError
 from geartrain.types import NUM_SHARDS
 from kernels.hashing import shard_of
 from kernels.row_store import RowStore
+from kernels.row_stores import apply_tables
 
 
 def test_without_settings_every_key_gets_a_row_that_stays() -> None:
@@ -238,19 +241,18 @@ def test_memory_is_asked_for_after_many_births_only(monkeypatch: pytest.MonkeyPa
 
 
 def test_only_large_windows_are_applied_by_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_module, "LARGE_WINDOW_ROWS", 10)
-    used: list[int] = []
-    apply = RowStore.apply
+    monkeypatch.setattr(job_tables, "LARGE_WINDOW_ROWS", 10)
+    used: list[Sequence[int]] = []
 
-    def spy(store: RowStore, parts: Any, rule: Any, version: int, num_threads: int) -> Any:
-        used.append(num_threads)
-        return apply(store, parts, rule, version, num_threads)
+    def spy(*arguments: Any) -> Any:
+        used.append(arguments[-1])
+        return apply_tables(*arguments)
 
-    monkeypatch.setattr(RowStore, "apply", spy)
+    monkeypatch.setattr(job_tables, "apply_tables", spy)
     life = Life(spec(), num_threads=2)
     life.window(SPREAD[:10])
     life.window(SPREAD[:11])
-    assert used == [1, 2]
+    assert used == [[1], [2]]
 
 
 def test_a_push_with_a_double_leaves_no_trace() -> None:
