@@ -12,7 +12,7 @@ from benchmarks.support.unlike_case import Measured
 from coordinator.grouping import Candidate, partition_cost
 from geartrain.device_spec import parse_device
 
-LOOK_S = 5.0
+LOOK_S = 10.0
 """A throughput is looked at for this long before it counts as recovered."""
 RECOVERED = 0.90
 RIGHT = 0.10
