@@ -34,6 +34,7 @@ bench: $(STAMP)
 	$(BIN)/geartrain bench end-to-end
 	$(BIN)/geartrain bench kernels
 	$(BIN)/geartrain bench tier
+	$(BIN)/geartrain bench heterogeneity
 
 sanitize: $(STAMP)
 	@scripts/sanitize.sh $(VENV)
