@@ -31,7 +31,7 @@ def data(name: str, directory: Path) -> None:
 @click.option("--quick", is_flag=True, help="Small and once, to see that it runs: the figures mean nothing.")
 @click.pass_context
 def bench(context: click.Context, name: str, as_json: bool, quick: bool) -> None:
-    """Run the benchmark NAME: end-to-end, kernels, tier, heterogeneity, convergence; or a part: tier-growth and others."""
+    """Run the benchmark NAME: end-to-end, kernels, tier, heterogeneity, convergence; or a part, say tier-growth."""
     known = benchmark_names()
     if name not in known:
         expected = f"one of {', '.join(known)}"
