@@ -105,7 +105,7 @@ def test_new_groups_are_left_alone_for_a_while() -> None:
     assert back.groups == groups
 
 
-def test_what_gets_better_still_at_the_second_look_is_looked_at_again() -> None:
+def test_other_groups_at_the_second_look_are_looked_at_again() -> None:
     spec = CLUSTERS["two models"]
     groups, regrouper = partition(exact(spec)).groups, Regrouper()
     assert regrouper.consider(groups, exact(spec, slow="w2"), 20) is None
@@ -113,6 +113,18 @@ def test_what_gets_better_still_at_the_second_look_is_looked_at_again() -> None:
     found = regrouper.consider(groups, exact(spec, slow="w1"), 60)
     assert found is not None
     assert found.groups == (("w0", "w2"), ("w1", "w3", "w4", "w5"))
+
+
+def test_groups_that_the_second_look_could_clearly_better_are_not_formed() -> None:
+    first = exact([*[("A", 4000.0), ("B", 4000.0)] * 2, *[("C", 1000.0)] * 4])
+    then = exact([("A", 8000.0), ("B", 4000.0), ("A", 8000.0), ("B", 4000.0), *[("C", 1000.0)] * 4])
+    groups: Groups = (tuple(one.worker for one in first),)
+    regrouper = Regrouper()
+    assert regrouper.consider(groups, first, 20) is None  # two groups would be better
+    assert regrouper.consider(groups, then, 40) is None  # and now three better than two
+    found = regrouper.consider(groups, then, 60)
+    assert found is not None
+    assert found.groups == (("w0", "w2"), ("w1", "w3"), ("w4", "w5", "w6", "w7"))
 
 
 def test_workers_that_come_or_go_are_grouped_at_once() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import numpy as np
 import pytest
 from cluster_model import steady
@@ -39,10 +41,12 @@ def test_members_finish_within_their_dearest_sample_of_each_other(members: list[
 
 
 @steady
-@given(st.lists(st.sampled_from([None, None, 5]), min_size=2, max_size=6), st.lists(st.integers(5, 9), max_size=40))
-def test_equal_members_finish_within_the_dearest_sample_of_each_other(
-    memory: list[int | None], tokens: list[int]
-) -> None:
+@given(st.integers(0, 2**32))
+def test_equal_members_finish_within_the_dearest_sample_of_each_other(seed: int) -> None:
+    # Drawn from a seed: what hypothesis draws is too often too simple to be hard to balance.
+    draw = Random(seed)
+    memory = [draw.choice([None, None, 5]) for _ in range(draw.randint(2, 6))]
+    tokens = [draw.randint(5, 9) for _ in range(draw.randint(3, 40))]
     check_together([member(1e6, token_s=0.001, max_samples=most) for most in memory], tokens)
 
 
