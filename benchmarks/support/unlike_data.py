@@ -5,9 +5,9 @@ from __future__ import annotations
 import gzip
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -15,6 +15,10 @@ from geartrain.errors import DataFileError
 
 FRAPPE_FIELDS = ["user", "item", "daytime", "weekday", "isweekend", "homework", "cost", "weather", "country", "city"]
 MAX_HISTORY = 50
+GOLDEN = (5**0.5 - 1) / 2
+
+Sample: TypeAlias = tuple[int, str, list[str]]
+"""Label, item, and the items before it."""
 
 
 def data_folder(name: str, file: str) -> Path:
@@ -49,12 +53,13 @@ def write_frappe(folder: Path, num_rows: int) -> dict[str, Any]:
 def write_beauty(folder: Path, num_rows: int) -> dict[str, Any]:
     """`num_rows` samples of Amazon Beauty: the items a user had before, and the next one or another; as `write_frappe`.
 
-    Histories have 1 to 50 items.
+    Histories have 1 to 50 items, 7.9 on average; those of a few rows are as long as those of all.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    samples = _spread(list(_beauty_samples()))
     with (folder / "train.csv").open("w", encoding="utf-8") as file:
         file.write("label,item,history\n")
-        for label, item, history in itertools.islice(itertools.cycle(_beauty_samples()), num_rows):
+        for label, item, history in itertools.islice(itertools.cycle(samples), num_rows):
             file.write(f"{label},{item},{'|'.join(history)}\n")
     return {
         "features": [
@@ -66,7 +71,7 @@ def write_beauty(folder: Path, num_rows: int) -> dict[str, Any]:
     }
 
 
-def _beauty_samples() -> Iterator[tuple[int, str, list[str]]]:
+def _beauty_samples() -> Iterator[Sample]:
     lines = (data_folder("beauty_seq", "beauty.txt") / "beauty.txt").read_text(encoding="ascii").splitlines()
     pairs = [line.split() for line in lines]
     items = [item for _, item in pairs]
@@ -78,3 +83,11 @@ def _beauty_samples() -> Iterator[tuple[int, str, list[str]]]:
                 label = int(others[place]) & 1
                 yield label, item if label else items[others[place]], history[-MAX_HISTORY:]
             history.append(item)
+
+
+def _spread(samples: Sequence[Sample]) -> list[Sample]:
+    """The samples in an order in which each stretch has short and long histories as the whole has: steps of the golden
+    ratio through all of them by length, which fill a circle evenly at any time (Weyl's sequence)."""
+    by_length = sorted(samples, key=lambda sample: len(sample[2]))
+    ranks = np.argsort(np.argsort(np.arange(len(samples)) * GOLDEN % 1.0))
+    return [by_length[rank] for rank in ranks]
