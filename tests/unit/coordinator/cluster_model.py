@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
-from cluster_setting import Costs, RepeatedTokens, Setting, specs_of
+from cluster_setting import Costs, RepeatedTokens, Setting, shares_of, specs_of
 from hypothesis import HealthCheck, settings
 from numpy.typing import NDArray
 
@@ -293,6 +293,7 @@ class ClusterModel:
             self._since_pause[grant.group] += 1
             assert self._since_pause[grant.group] <= self.setting.depth, "more than what was promised"
         assert (grant.cuts[0], grant.cuts[-1]) == (grant.interval.start, grant.interval.stop)
+        assert list(grant.cuts) == shares_of(self.setting, spec, grant.interval), "not by the costs in force"
         shares = [stop - start for start, stop in pairwise(grant.cuts)]
         assert len(shares) == len(spec.members) and min(shares) >= 0
         if not grant.skip:

@@ -9,7 +9,7 @@ import numpy as np
 
 from coordinator.cost_model import CostModel
 from coordinator.events import GroupSpec, MemberCost
-from coordinator.shares import batch_sizes_by_time, group_batch_sizes
+from coordinator.shares import batch_sizes_by_time, cut_by_time, cut_equally, group_batch_sizes
 from coordinator.window import WindowSettings
 from geartrain.types import Indices, Interval
 
@@ -67,6 +67,14 @@ def specs_of(setting: Setting, costs: Costs, groups: Sequence[tuple[int, tuple[s
         group: GroupSpec(group, names, batch, own)
         for (group, names), batch, own in zip(groups, batches, members, strict=True)
     }
+
+
+def shares_of(setting: Setting, spec: GroupSpec, interval: Interval) -> list[int]:
+    """The cuts of an interval among the members of a group, by what they cost now."""
+    if not spec.costs:
+        return cut_equally(interval, len(spec.members), setting.min_share).cuts
+    tokens = RepeatedTokens(setting.tokens).cumulative(interval) if setting.tokens else None
+    return cut_by_time(interval, spec.costs, setting.min_share, tokens).cuts
 
 
 def _cost(setting: Setting, costs: Costs, worker: str) -> MemberCost:
