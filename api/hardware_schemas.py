@@ -35,7 +35,7 @@ class Portrait(Answer):
     source: Literal["probed", "set", "stored", "steps"] = Field(
         description="Where the cost comes from: probes, a person, an earlier job, or the steps of this one."
     )
-    samples_per_s: float = Field(description="Speed alone, by the cost, in steps of the job's batch size.")
+    samples_per_s: float = Field(description="Speed alone, by the cost, in steps as large as the largest probe.")
     cost: StepCost
     num_probes: int = Field(description="Timed steps that the cost was fitted to.")
     num_outliers: int = Field(description="Timed steps that were left out.")
@@ -102,7 +102,7 @@ class PortraitRequest(BaseModel):
 
     model_config = _BODY
 
-    samples_per_s: PositiveNumber = Field(description="Samples per second, in steps of any size.")
+    samples_per_s: PositiveNumber = Field(description="Samples per second, in steps as large as the largest probe.")
 
     example: ClassVar[dict[str, Any]] = {"samples_per_s": 3000.0}
 

@@ -224,6 +224,8 @@ class Core:
     def _publish(self, job: str, run: JobRun, now_s: float) -> None:
         """Copy what people may see of the run into the record."""
         record = self.records[job]
+        if run.matcher is not None:  # what was set before has been taken over; from now on it is set in the run
+            self.portraits.starting_speeds.clear()
         record.events += [(self.unix_time(), kind, message) for kind, message in run.view.events]
         for kind, message in run.view.events:
             log.info("%s: %s: %s", job, kind, message)
@@ -329,7 +331,7 @@ class Core:
         run, self.run = self.run, None
         if run is not None:
             self._next_group = run.next_group
-            self.last_run = run
+            self.last_run = run if run.matcher is not None else self.last_run
         self._suspicion = None
         done: list[Command] = [self._save(command.job)]
         if run is not None and run.matcher is not None:

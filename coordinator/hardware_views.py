@@ -21,17 +21,18 @@ def portrait_views(core: Core) -> list[dict[str, Any]]:
     """The portraits of the running job, or of the last one; then what was set for workers that have none yet."""
     run = _run(core)
     measured = dict(run.matcher.portraits) if run is not None and run.matcher is not None else {}
-    waiting = [worker for worker in core.portraits.starting_speeds if worker not in measured]
-    return [portrait.to_dict() for portrait in (*measured.values(), *(_set_by_hand(core, one) for one in waiting))]
+    waiting = {worker: _set_by_hand(core, worker) for worker in core.portraits.starting_speeds}
+    return [portrait.to_dict() for portrait in {**measured, **waiting}.values()]
 
 
 def portrait_view(core: Core, worker: str) -> dict[str, Any]:
     """One portrait, with those that it replaced. Raises `NotFoundError`."""
     run = _run(core)
-    if run is not None and run.matcher is not None and worker in run.matcher.portraits:
+    waits = worker in core.portraits.starting_speeds
+    if run is not None and run.matcher is not None and worker in run.matcher.portraits and not waits:
         history = [earlier.to_dict() for earlier in run.matcher.book.history(worker)]
         return {**run.matcher.portraits[worker].to_dict(), "history": history}
-    if worker not in core.portraits.starting_speeds:
+    if not waits:
         raise NotFoundError(f"there is no portrait of {worker!r} yet", field="worker", value=worker)
     return {**_set_by_hand(core, worker).to_dict(), "history": []}
 

@@ -47,7 +47,7 @@ def worker_rows(accounts: Accounts, basis: ReportBasis) -> list[dict[str, Any]]:
                     "wait_ms": {"p50": _percentile(account.wait_ms, 50)},
                     "busy_ms": {"p50": _percentile(account.busy_ms, 50)},
                     "solo_samples_per_s": _solo(basis, worker),
-                    "emulated": portrait.emulated if portrait is not None else None,
+                    "emulated": basis.devices.get(worker, "").startswith("emulate:"),
                     "host_bound_steps": account.host_bound_steps,
                     "precision": portrait.precision if portrait is not None else None,
                     "numeric_drift": portrait.numeric_drift if portrait is not None else None,

@@ -63,6 +63,7 @@ class Matcher:
         self.book = book
         self.next_group = first_group
         self._regrouper = Regrouper()
+        self._look_at = LOOK_EVERY
         self._groups: tuple[GroupSpec, ...] = ()
         self._gone: set[str] = set()
 
@@ -111,10 +112,14 @@ class Matcher:
         return Matching(groups, f"{reason}; batches are {_batches(groups)}")
 
     def regroup(self, version: int) -> Matching | None:
-        """Other groups, with new ids, if they are clearly better now; to be asked after every window."""
+        """Other groups, with new ids, if they are clearly better now; to be asked after every window.
+
+        It looks every `LOOK_EVERY` versions, however often it is asked.
+        """
         settings = self._settings
-        if settings.group_size is not None or settings.mode == "sync" or version % LOOK_EVERY:
+        if settings.group_size is not None or settings.mode == "sync" or version < self._look_at:
             return None
+        self._look_at = version + LOOK_EVERY
         current = tuple(spec.members for spec in self._groups)
         found = self._regrouper.consider(current, self._candidates(), version)
         return self._new_groups(found.groups, found.reason) if found is not None else None

@@ -82,7 +82,7 @@ class PortraitBook:
 
     def restored(self, portrait: Portrait) -> Portrait:
         """Take over what was measured of the same device before a restart; no starting value wins over that."""
-        reason = portrait.reason if portrait.source == "stored" else f"from before a restart: {portrait.reason}"
+        reason = portrait.reason if portrait.source == "stored" else f"measured in an earlier job: {portrait.reason}"
         return self._keep(replace(portrait, source="stored", reason=reason))
 
     def put(self, worker: str, samples_per_s: float, unix_time: float) -> PortraitChange:

@@ -101,12 +101,6 @@ class Preparation(JobScript):
                 value=strangers[0],
                 expected=f"one of {names}",
             )
-        speeds = {**{worker: one.samples_per_s for worker, one in settings.initial.items()}, **plan.starting_speeds}
-        book = PortraitBook(settings.update_every_steps, speeds)
-        for worker, portrait in plan.stored_portraits.items():
-            book.restored(portrait)
-            if worker in speeds:
-                book.put(worker, speeds[worker], self._unix_time())
         probe = Probe(
             term=self.term,
             job=plan.job,
@@ -117,6 +111,13 @@ class Preparation(JobScript):
         )
         unknown = [worker for worker in plan.workers if worker not in plan.stored_portraits]
         probed = yield from self._ask(Probed, dict.fromkeys(unknown, probe))
+        # Only now: speeds may be set while devices are measured.
+        speeds = {**{worker: one.samples_per_s for worker, one in settings.initial.items()}, **plan.starting_speeds}
+        book = PortraitBook(settings.update_every_steps, speeds)
+        for worker, portrait in plan.stored_portraits.items():
+            book.restored(portrait)
+            if worker in speeds:
+                book.put(worker, speeds[worker], self._unix_time())
         for worker in unknown:
             book.probed(worker, plan.devices[worker], probed[worker].measured, self._unix_time())
         self.accounts.probe_seconds += self._now_s - began_s

@@ -236,7 +236,7 @@ def _check_fits(num_samples: int, costs: Sequence[MemberCost]) -> None:
         return
     fits = sum(bounds)
     raise ConfigError(
-        f"training.batch_size: {num_samples} samples of a step do not fit in the memory of its {len(costs)} workers, "
+        f"training.batch_size: {num_samples} samples of a step do not fit in the memory of its {len(costs)} worker(s), "
         f"which hold {fits} together",
         field="training.batch_size",
         value=num_samples,

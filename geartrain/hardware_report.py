@@ -52,7 +52,7 @@ def hardware_rows(result: Mapping[str, Any]) -> list[tuple[str, str]]:
         rows.append(("imbalance", f"p90 {imbalance['p90']:.2f}, a member's finishing time over the median of its step"))
     slow = sum(worker.get("host_bound_steps") or 0 for worker in result.get("workers") or [])
     if slow:
-        rows.append(("host-bound", f"in {slow:,} steps a worker's host was slower than the device that it emulates"))
+        rows.append(("host-bound", f"in {slow:,} step(s) a worker's host was slower than the device that it emulates"))
     rows += [("numeric drift", line) for line in _drifts(result.get("workers") or [])]
     rows += [("advice", _advice(one)) for one in told.get("advice") or []]
     return rows

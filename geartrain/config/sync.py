@@ -23,7 +23,8 @@ class SyncConfig(Section):
     group_size: AutoSize = "auto"
     """Workers in a group, in the order of their speed, never of two vendors; the last group takes the rest.
     auto: by measured speed, so that like is with like and each group is worth the staleness that it brings; with mode
-    sync, and with heterogeneous: false, one group per vendor; with mode async, groups of one."""
+    sync, one group per vendor; with mode async, groups of one; with heterogeneous: false, one group of all workers,
+    and a size by hand counts in the order of their names."""
     window_ms: AutoNumber = "auto"
     """Milliseconds that a hybrid window waits after its first arrival; in the other modes no window waits for time."""
     staleness_decay: Annotated[float, Field(gt=0, le=1), Expect("a number > 0 and <= 1")] = 0.9

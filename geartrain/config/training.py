@@ -34,7 +34,7 @@ class TrainingConfig(Section):
     early_stopping: EarlyStopping | None = None
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """Of the dense tower's arithmetic; gradients are exchanged and summed in fp32. auto: for each worker the fastest
-    that its device can do, if that pays and its gradient hardly deviates from that in fp32; fp32 where nothing is
-    measured (heterogeneous: false). A worker that cannot do the one that is named fails the job."""
+    that its device can do, if that pays and its gradient hardly deviates from that in fp32; fp32 on a CPU, and where
+    nothing is measured (heterogeneous: false). A worker that cannot do the one that is named fails the job."""
     max_skipped_steps: CountInt = 0
     """Steps with NaN or Inf in a gradient that a job may skip; one more and it fails."""

@@ -106,7 +106,8 @@ def test_without_portraits_nothing_is_said_that_needs_them() -> None:
     rows = worker_rows(accounts, classic())
     assert [row["share"] for row in rows] == [1.0, 0.5, 0.5]
     for row in rows:
-        assert all(row[name] is None for name in ("solo_samples_per_s", "emulated", "precision", "numeric_drift"))
+        assert all(row[name] is None for name in ("solo_samples_per_s", "precision", "numeric_drift"))
+        assert row["emulated"] == row["device"].startswith("emulate:")
     said = heterogeneity(accounts, classic(), 1000.0)
     assert said.pop("imbalance") == {"p50": 1.0, "p90": pytest.approx(1.267, abs=1e-3)}
     assert said.pop("advice") == []

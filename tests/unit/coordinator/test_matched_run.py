@@ -202,3 +202,40 @@ def test_a_starting_speed_for_a_worker_that_is_not_there_fails_the_job_by_name()
     error = nodes.core.records[job].error
     assert error is not None
     assert error["field"] == "portrait.initial.w7"
+
+
+def test_a_speed_set_between_jobs_is_shown_and_serves_one_job() -> None:
+    nodes = unlike_nodes()
+    nodes.submit(job_config(**config(group_size=4)), data_index(train=140))
+    nodes.run()
+    adjusting.put_portrait(nodes.core, "w3", 3000.0, nodes.now_s)
+    assert hardware_views.portrait_view(nodes.core, "w3")["samples_per_s"] == 3000.0
+    assert {one["worker"]: one["source"] for one in hardware_views.portrait_views(nodes.core)}["w3"] == "set"
+    place = len(nodes.sent)
+    nodes.submit(job_config(**config(group_size=4)), data_index(train=140))
+    nodes.run()
+    assert shares(nodes, place)["w3"][0] == pytest.approx(23, abs=1)
+    assert nodes.core.portraits.starting_speeds == {}, "the next job begins with what steps have told since"
+
+
+def test_a_speed_set_while_devices_are_measured_counts() -> None:
+    nodes = unlike_nodes()
+    nodes.never_answer = {"w0"}
+    nodes.submit(job_config(**config(group_size=4)), data_index(train=700))
+    nodes.run(lambda: any(isinstance(message, wire.OpenJob) for _, message in nodes.sent))
+    adjusting.put_portrait(nodes.core, "w3", 3000.0, nodes.now_s)
+    nodes.never_answer.clear()
+    nodes.pass_time(3.0)
+    nodes.run(lambda: nodes.core.run is not None and nodes.core.run.view.version >= 1)
+    assert shares(nodes)["w3"][0] == pytest.approx(23, abs=1)
+
+
+def test_portraits_are_still_shown_after_a_job_that_only_evaluates() -> None:
+    nodes = unlike_nodes()
+    nodes.submit(job_config(**config()), data_index(train=140))
+    nodes.run()
+    shown = hardware_views.portrait_views(nodes.core)
+    nodes.submit(job_config(heterogeneous=False), data_index(train=140))
+    nodes.run()
+    assert len(shown) == 4
+    assert hardware_views.portrait_views(nodes.core) == shown

@@ -277,7 +277,7 @@ def test_a_portrait_from_the_store_is_used_as_it_was() -> None:
     book = PortraitBook(100, {"w0": 1.0})
     restored = book.restored(stored)
     assert restored.source == "stored"
-    assert restored.reason == f"from before a restart: {stored.reason}"
+    assert restored.reason == f"measured in an earlier job: {stored.reason}"
     assert replace(restored, source=stored.source, reason=stored.reason) == stored
     assert book.restored(restored).reason == restored.reason
     assert run(book, "w0", TRUTH.scaled(2.0), 30)[0][0] == 24
