@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from coordinator.cost_model import StepTiming
 from coordinator.events import GroupSpec, MemberCost
+from coordinator.group_lags import GroupLags
 from coordinator.grouping import Candidate, Regrouper, partition
 from coordinator.portrait import Portrait
 from coordinator.portrait_book import PortraitBook
@@ -64,7 +65,10 @@ class Matcher:
         self.next_group = first_group
         self._regrouper = Regrouper()
         self._look_at = LOOK_EVERY
+        self._balance_at = LOOK_EVERY
+        self._lags = GroupLags()
         self._groups: tuple[GroupSpec, ...] = ()
+        self._costs: dict[str, MemberCost] = {}
         self._gone: set[str] = set()
 
     def match(self) -> Matching:
@@ -103,6 +107,25 @@ class Matcher:
         change = self.book.observe(report.node, timing, unix_time)
         return self.reshare(change.reason) if change is not None else None
 
+    def step_took(self, group: int, seconds: float, sizes: Sequence[tuple[int, int]]) -> None:
+        """A step of the group took so long, from its grant to its arrival; (samples, tokens) of each member."""
+        spec = next((one for one in self._groups if one.group == group), None)
+        if spec is None:
+            return
+        predicted_s = max(
+            self._costs[worker].cost.seconds(*size) if size[0] > 0 else 0.0
+            for worker, size in zip(spec.members, sizes, strict=True)
+        )
+        self._lags.add(group, seconds, predicted_s)
+
+    def rebalance(self, version: int) -> Matching | None:
+        """Other batches for the same groups, where they do not arrive together; to be asked after every window."""
+        if version < self._balance_at:
+            return None
+        self._balance_at = version + LOOK_EVERY
+        reason = self._lags.look([spec.group for spec in self._groups])
+        return self.reshare(reason) if reason else None
+
     def reshare(self, reason: str) -> Matching | None:
         """Shares of the groups that are, by the portraits as they are now; None when nothing changes."""
         groups = self._with_shares([(spec.group, spec.members) for spec in self._groups])
@@ -136,11 +159,16 @@ class Matcher:
         return Matching(self._groups, f"{reason}; batches are {_batches(self._groups)}")
 
     def _with_shares(self, groups: Sequence[tuple[int, tuple[str, ...]]]) -> tuple[GroupSpec, ...]:
-        settings, costs = self._settings, self.book.costs()
+        settings = self._settings
+        costs = self._costs = self.book.costs()
         members = [tuple(costs[worker] for worker in names) for _, names in groups]
+        in_groups = [
+            [_later(cost, self._lags.lag_s(number)) for cost in group]
+            for (number, _), group in zip(groups, members, strict=True)
+        ]
         # Also where batches will be equal: it says when memory cannot hold them.
-        batches = batch_sizes_by_time(settings.batch_size, members, settings.tokens_per_sample, settings.min_share)
-        if _alike([cost for group in members for cost in group]):
+        batches = batch_sizes_by_time(settings.batch_size, in_groups, settings.tokens_per_sample, settings.min_share)
+        if _alike([cost for group in in_groups for cost in group]):
             batches = group_batch_sizes(settings.batch_size, [len(group) for group in members], settings.min_share)
         specs = [
             GroupSpec(number, names, batch, group)
@@ -165,6 +193,13 @@ class Matcher:
             )
             for worker, portrait in present.items()
         ]
+
+
+def _later(cost: MemberCost, lag_s: float) -> MemberCost:
+    """The cost of a member whose group needs `lag_s` seconds of every step for itself."""
+    if lag_s == 0.0:
+        return cost
+    return replace(cost, cost=replace(cost.cost, fixed_s=cost.cost.fixed_s + lag_s))
 
 
 def _alike(costs: Sequence[MemberCost]) -> bool:

@@ -17,6 +17,7 @@ from coordinator.commands import Command, ComputeMetrics, MetricsComputed, Write
 from coordinator.cutting import CutUnderWay
 from coordinator.job_report import ReportBasis, heterogeneity, worker_rows
 from coordinator.matching import Matching
+from coordinator.observing import MatchingObserver
 from coordinator.plan import JobPlan
 from coordinator.preparing import Preparation
 from coordinator.questions import Questions
@@ -41,7 +42,7 @@ class JobRun(Preparation):
         super().__init__(plan, term, unix_time)
         self._script = self._live()
         self._training: Training | None = None
-        self._new_shares: Matching | None = None
+        self._observer: MatchingObserver | None = None
         self._regrouping = False
         self._cuts = plan.cut_keeper()
         self._cut: CutUnderWay | None = None
@@ -101,8 +102,7 @@ class JobRun(Preparation):
             raise ConflictError("the job has no portraits", expected="a job with heterogeneous: true that was probed")
         change = matcher.book.put(worker, samples_per_s, self._unix_time())
         if self._training is not None and not self._regrouping:
-            self._new_shares = matcher.reshare(change.reason)
-            self._change_shares(self._training)
+            self._change_shares(self._training, matcher.reshare(change.reason))
         return self._take_commands()
 
     def report_basis(self) -> ReportBasis:
@@ -152,8 +152,10 @@ class JobRun(Preparation):
             return (yield from self._predict(version))
         matching = yield from self._match(version)
         yield from self._form_groups(matching.groups, matching.reason)
+        if self.matcher is not None:
+            self._observer = MatchingObserver(self.matcher, self._unix_time)
         training = self._training = Training(
-            plan.training_plan(self.term, matching), version, self.accounts, self._learning_rate_factor, self._observe
+            plan.training_plan(self.term, matching), version, self.accounts, self._learning_rate_factor, self._observer
         )
         self._emit(training.start(self._now_s))
         for pass_index in range(plan.start_pass, self._config.training.passes):
@@ -177,7 +179,8 @@ class JobRun(Preparation):
         self._resend_s = self._now_s + RESEND_S
         while not training.drained:
             yield from self._training_event(training)
-            self._change_shares(training)
+            if self._observer is not None:
+                self._change_shares(training, self._observer.take_shares(training.version))
             yield from self._regroup(training)
         self.accounts.pass_drained(self._now_s)
 
@@ -194,13 +197,8 @@ class JobRun(Preparation):
             self._resend_s = self._now_s + RESEND_S
         self.view.version = training.version
 
-    def _observe(self, report: Staged) -> None:
-        if self.matcher is not None:
-            self._new_shares = self.matcher.observe(report, self._unix_time()) or self._new_shares
-
-    def _change_shares(self, training: Training) -> None:
-        """Carry out what a changed portrait asks for."""
-        matching, self._new_shares = self._new_shares, None
+    def _change_shares(self, training: Training, matching: Matching | None) -> None:
+        """Carry out what changed portraits ask for."""
         if matching is not None:
             self._note("shares", matching.reason)
             self.view.shares_changed(matching.groups, matching.reason)
@@ -218,10 +216,10 @@ class JobRun(Preparation):
         yield from self._form_groups(matching.groups, matching.reason)
         self._emit(training.regroup(matching, self._now_s))
         self._regrouping = False
-        assert self.matcher is not None
-        # Portraits may have changed while the groups were formed.
-        self._new_shares = self.matcher.reshare("portraits as they are now") or self._new_shares
-        self._change_shares(training)
+        assert self.matcher is not None and self._observer is not None
+        # Portraits may have changed while the groups were formed: by steps, or by hand.
+        changed = self._observer.take_shares(training.version)
+        self._change_shares(training, self.matcher.reshare("portraits as they are now") or changed)
 
     def _take_report(self, training: Training, report: Staged) -> None:
         """A report that is stale is refused by name and changes nothing."""

@@ -16,6 +16,8 @@ from geartrain.wire.messages import Staged
 SMALL = 0.03
 """A worker whose steps take what its portrait says, but for this part, is not observed: no portrait changes for that.
 A simulation of a thousand workers would spend most of its time on steps that say nothing new."""
+TIMED_EVERY = 4
+"""Of so many steps of a group one is timed as a whole: for the same reason."""
 ASK_FOR = 300
 """Windows after a changed portrait in which other groups are asked for: then `Regrouper` has made up its mind."""
 
@@ -42,6 +44,8 @@ class GroupChooser:
             if worker.card.throttle_at_s is not None or portrait.source == "set"
         }
         self._asks_until = -1
+        self._granted_s: dict[int, float] = {}
+        self._arrived_s: dict[int, float] = {}
         self._costs: dict[int, Array] = {}
 
     def first(self) -> Matching:
@@ -52,11 +56,16 @@ class GroupChooser:
             return self._matcher.adopt(self._fixed, "groups as asked for")
         return self._matcher.match()
 
+    def granted(self, group: int, now_s: float) -> None:
+        """The group may begin a step."""
+        self._granted_s[group] = now_s
+
     def observe(self, group: SimulatedGroup, step: SimulatedStep, version: int, now_s: float) -> Matching | None:
         """Take in a step that arrived; other shares, where it makes a portrait change."""
         if self._matcher is None:
             return None
         self._look(group, step)
+        self._time(group, step, now_s)
         changed: Matching | None = None
         for place, worker in enumerate(group.spec.members):
             if worker not in self._observed or step.num_samples[place] == 0:
@@ -66,7 +75,7 @@ class GroupChooser:
                 changed = matching
                 self._costs.clear()
                 self._asks_until = version + ASK_FOR
-        return changed
+        return changed or self._matcher.rebalance(version)
 
     def regroup(self, version: int) -> Matching | None:
         """Other groups, with ids of their own, where they are clearly better."""
@@ -104,6 +113,16 @@ class GroupChooser:
         predicted_s = fixed_s + sample_s * step.num_samples + token_s * step.num_tokens
         is_off = (np.abs(step.expected_s - predicted_s) > SMALL * predicted_s) & (step.num_samples > 0)
         self._observed.update(group.spec.members[place] for place in np.flatnonzero(is_off))
+
+    def _time(self, group: SimulatedGroup, step: SimulatedStep, now_s: float) -> None:
+        """Tell the matcher how long some of the steps took."""
+        number = group.spec.group
+        last_s = self._arrived_s.get(number)
+        self._arrived_s[number] = now_s
+        if self._matcher is not None and last_s is not None and step.grant.step % TIMED_EVERY == 0:
+            began_s = max(self._granted_s[number], last_s)
+            sizes = list(zip(step.num_samples.tolist(), step.num_tokens.tolist(), strict=True))
+            self._matcher.step_took(number, now_s - began_s, sizes)
 
     def _costs_of(self, members: Sequence[str]) -> Array:
         """Fixed cost, cost of a sample and of a token of each of K members: float64[3, K]."""

@@ -211,6 +211,7 @@ class Simulation:
             if grant.skip:
                 refused.append(_arrival(grant, (), grant.interval.num_samples))
                 continue
+            self._chooser.granted(grant.group, self._now_s)
             for step, at_s in group.grant(grant, self._now_s, self._applied_s):
                 self._push(at_s, step)
         for arrival in refused:

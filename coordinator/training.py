@@ -14,9 +14,10 @@ from coordinator import journal
 from coordinator.accounts import Accounts
 from coordinator.arrivals import AlreadyDecided, ArrivalCollector
 from coordinator.commands import Command, Journal, Send
-from coordinator.events import Arrival, Decide, GroupsChanged, StepArrived, Tick, Wait
+from coordinator.events import Arrival, Decide, GroupsChanged, StepArrived, StepId, Tick, Wait
 from coordinator.grants import CutInterval, GiveGrant, GrantMachine, TokenLookup
 from coordinator.matching import Matching
+from coordinator.observing import StepObserver, Unobserved
 from coordinator.window import WindowMachine, WindowSettings
 from geartrain.errors import NonFiniteError, WireError
 from geartrain.wire.messages import Apply, Contribution, Decided, Grant, GrantedInterval, Staged
@@ -49,8 +50,8 @@ class TrainingPlan:
 class Training:
     """Grants steps, collects reports, decides windows.
 
-    `rate_factor` gives the schedule's factor for the learning rates after a number of applied samples; `observe` hears
-    of every report once.
+    `rate_factor` gives the schedule's factor for the learning rates after a number of applied samples; `observer` hears
+    of all steps.
     """
 
     def __init__(
@@ -59,12 +60,12 @@ class Training:
         version: int,
         accounts: Accounts,
         rate_factor: Callable[[int], float],
-        observe: Callable[[Staged], None] = lambda report: None,
+        observer: StepObserver | None = None,
     ) -> None:
         self._plan = plan
         self._rate_factor = rate_factor
         self._accounts = accounts
-        self._observe = observe
+        self._observer = observer or Unobserved()
         self._grants = GrantMachine(
             plan.num_rows,
             pipeline_depth=plan.window.pipeline_depth,
@@ -144,7 +145,7 @@ class Training:
         if report.node not in seen:
             seen.add(report.node)
             self._accounts.reported(report)
-            self._observe(report)
+            self._observer.reported(report)
         return self._arrived(outcome, now_s) if isinstance(outcome, Arrival) else []
 
     def tick(self, now_s: float) -> list[Command]:
@@ -206,6 +207,7 @@ class Training:
         )
         self._grants.arrived(arrival.id)
         self._accounts.step_arrived(arrival.id)
+        self._observer.arrived(arrival.id, arrival.workers, now_s)
         return [self._journal(entry), *self._decide_all(StepArrived(arrival, now_s), now_s)]
 
     def _decide_all(self, event: StepArrived | Tick, now_s: float) -> list[Command]:
@@ -231,6 +233,7 @@ class Training:
                 refused.append(skipped)
             else:
                 commands += self._send_grant(grant)
+                self._observer.granted(StepId(grant.group, grant.step), now_s)
         # Only now: a decision about them grants again, and no grant may overtake one that was made before it.
         for skipped in refused:
             commands += self._arrived(skipped, now_s)

@@ -239,3 +239,28 @@ def test_portraits_are_still_shown_after_a_job_that_only_evaluates() -> None:
     nodes.run()
     assert len(shown) == 4
     assert hardware_views.portrait_views(nodes.core) == shown
+
+
+def test_groups_that_need_longer_for_themselves_get_smaller_batches() -> None:
+    """The members of the slow pair need no longer than they say, but their steps arrive late: what they do together
+    takes long."""
+    nodes = unlike_nodes()
+    nodes.submit(job_config(**config(window_ms=0)), data_index(train=70 * 100))
+    nodes.run(lambda: nodes.core.run is not None and nodes.core.run.view.version >= 1)
+    assert nodes.core.run is not None
+    matcher = nodes.core.run.matcher
+    assert matcher is not None
+    fast, slow = nodes.core.run.view.groups
+    for _ in range(30):
+        matcher.step_took(fast.group, 0.010, [(30, 0), (20, 0)])
+        matcher.step_took(slow.group, 0.014, [(10, 0), (10, 0)])
+    changed = matcher.rebalance(1000)
+    assert changed is not None
+    assert "what groups need beside their members' own times" in changed.reason
+    sizes = {spec.group: spec.batch_size for spec in changed.groups}
+    assert sum(sizes.values()) == 70
+    # 5,000 a second for t, and 2,000 a second for t - 4 ms, make 70 samples in 11.1 ms.
+    assert sizes[slow.group] == pytest.approx(14, abs=1)
+    assert matcher.rebalance(1000) is None
+    nodes.run()
+    prove_conservation(nodes.entries, 70 * 100, 1)

@@ -1,0 +1,52 @@
+"""What groups need beside their members' own times, and what becomes of it in their batches."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from coordinator.group_lags import MIN_STEPS, GroupLags
+
+
+def lags_of(steps: dict[int, tuple[float, float]], num_steps: int = MIN_STEPS, noise: float = 0.0) -> GroupLags:
+    """Groups whose steps take so long, and were predicted to take so long."""
+    rng = random.Random(1)
+    lags = GroupLags()
+    for _ in range(num_steps):
+        for group, (seconds, predicted_s) in steps.items():
+            lags.add(group, seconds * (1 + noise * rng.uniform(-1, 1)), predicted_s)
+    return lags
+
+
+def test_a_group_that_needs_longer_than_its_members_has_a_lag() -> None:
+    lags = lags_of({0: (0.5, 0.49), 1: (0.6, 0.49)})
+    assert lags.lag_s(1) == 0.0, "nothing is in force before somebody looks"
+    reason = lags.look([0, 1])
+    assert "group 1 110" in reason
+    assert (lags.lag_s(0), lags.lag_s(1)) == (pytest.approx(0.01), pytest.approx(0.11))
+    assert lags.look([0, 1]) == "", "it is in force already"
+
+
+def test_what_all_groups_need_alike_is_not_worth_other_batches() -> None:
+    lags = lags_of({0: (0.60, 0.49), 1: (0.60, 0.495)})
+    assert lags.look([0, 1]) == ""
+    assert lags.lag_s(0) == 0.0
+
+
+def test_one_group_alone_and_groups_that_are_new_have_none() -> None:
+    assert lags_of({0: (0.9, 0.4)}).look([0]) == ""
+    lags = lags_of({0: (0.9, 0.4), 1: (0.4, 0.4)}, MIN_STEPS - 1)
+    assert lags.look([0, 1]) == "", "too few steps to judge"
+    lags = lags_of({0: (0.9, 0.4), 1: (0.4, 0.4)})
+    assert lags.look([0, 2]) == "", "group 2 has taken no step yet"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_chance_moves_nothing(seed: int) -> None:
+    rng = random.Random(seed)
+    lags = GroupLags()
+    for _ in range(400):
+        for group in (0, 1):
+            lags.add(group, 0.5 * (1 + 0.05 * rng.uniform(-1, 1)), 0.5)
+        assert lags.look([0, 1]) == ""
