@@ -17,14 +17,6 @@ inline void copy_floats(float* __restrict to, const float* __restrict from, size
     for (; i < size; i++) std::memcpy(to + i, from + i, sizeof(float));
 }
 
-inline void add_floats(float* __restrict to, const float* __restrict from, size_t size) {
-    for (size_t i = 0; i < size; i++) to[i] += from[i];
-}
-
-inline void add_weighted(float* __restrict to, const float* __restrict from, float weight, size_t size) {
-    for (size_t i = 0; i < size; i++) to[i] += from[i] * weight;
-}
-
 // `to` and `from` may be the same.
 inline void divide_floats(float* to, const float* from, float divisor, size_t size) {
     for (size_t i = 0; i < size; i++) to[i] = from[i] / divisor;
@@ -42,6 +34,19 @@ inline Float8 load8(const float* from) {
 
 inline void store8(float* to, Float8 eight) { std::memcpy(to, &eight, sizeof eight); }
 
+// These two are by eights: of the plain loops GCC makes code that takes twice the time for a row of 16.
+inline void add_floats(float* __restrict to, const float* __restrict from, size_t size) {
+    const size_t whole = size / 8 * 8;
+    for (size_t i = 0; i < whole; i += 8) store8(to + i, load8(to + i) + load8(from + i));
+    for (size_t i = whole; i < size; i++) to[i] += from[i];
+}
+
+inline void add_weighted(float* __restrict to, const float* __restrict from, float weight, size_t size) {
+    const size_t whole = size / 8 * 8;
+    for (size_t i = 0; i < whole; i += 8) store8(to + i, load8(to + i) + load8(from + i) * weight);
+    for (size_t i = whole; i < size; i++) to[i] += from[i] * weight;
+}
+
 // The sum of the lanes, as a tree.
 inline float sum8(Float8 eight) {
     typedef float Float4 __attribute__((vector_size(16)));
@@ -49,7 +54,8 @@ inline float sum8(Float8 eight) {
     std::memcpy(&low, &eight, sizeof low);
     std::memcpy(&high, reinterpret_cast<const char*>(&eight) + sizeof low, sizeof high);
     const Float4 four = low + high;
-    return (four[0] + four[2]) + (four[1] + four[3]);
+    const Float4 two = four + Float4{four[2], four[3], four[2], four[3]};
+    return two[0] + two[1];
 }
 
 // Asks for every cache line of [begin, begin + bytes). Inlined always, as all functions that only prefetch must be: GCC

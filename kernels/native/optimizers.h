@@ -79,7 +79,7 @@ inline float mean_gradient(float* __restrict mean, const float* __restrict grads
     for (size_t i = 0; i < whole; i += 8) {
         const Float8 eight = load8(grads + i) / c.divisor + c.l2 * load8(values + i);
         store8(mean + i, eight);
-        squares += eight * eight;
+        squares = i == 0 ? eight * eight : squares + eight * eight;
     }
     float sum = sum8(squares);
     for (size_t i = whole; i < size; i++) {
@@ -89,22 +89,16 @@ inline float mean_gradient(float* __restrict mean, const float* __restrict grads
     return sum / static_cast<float>(size);
 }
 
-// The optimizers with one number per row come in two halves: the second waits for a root and a division, so some other
-// rows' first halves are done in between. `mean` is room for a row, kept from one to the other.
+// The optimizers with one number per row have `mean`, room for a row, in place of a second state vector.
 
 // state[0] is the row's sum of mean squares.
 struct RowwiseAdagrad {
     static constexpr size_t state_width(size_t) { return 1; }
 
-    // Returns what the second half needs of the state.
-    static float first_half(const float* __restrict values, float* __restrict state, float* __restrict mean,
-                            const float* __restrict grads, size_t size, const Coefficients& c) {
-        return state[0] += mean_gradient(mean, grads, values, size, c);
-    }
-
-    static void second_half(float* __restrict values, const float*, const float* __restrict mean, float sum,
-                            size_t size, const Coefficients& c) {
-        const float rate = c.rate / (std::sqrt(sum) + c.eps);
+    static void update(float* __restrict values, float* __restrict state, float* __restrict mean,
+                       const float* __restrict grads, size_t size, const Coefficients& c) {
+        state[0] += mean_gradient(mean, grads, values, size, c);
+        const float rate = c.rate / (std::sqrt(state[0]) + c.eps);
         const size_t whole = size / 8 * 8;
         for (size_t i = 0; i < whole; i += 8) store8(values + i, load8(values + i) - rate * load8(mean + i));
         for (size_t i = whole; i < size; i++) values[i] -= rate * mean[i];
@@ -115,22 +109,20 @@ struct RowwiseAdagrad {
 struct RowwiseAdam {
     static constexpr size_t state_width(size_t dim) { return dim + 1; }
 
-    static float first_half(const float* __restrict values, float* __restrict state, float* __restrict mean,
-                            const float* __restrict grads, size_t size, const Coefficients& c) {
+    static void update(float* __restrict values, float* __restrict state, float* __restrict mean,
+                       const float* __restrict grads, size_t size, const Coefficients& c) {
         const float square = mean_gradient(mean, grads, values, size, c);
-        for (size_t i = 0; i < size; i++) state[i] += c.one_minus_beta1 * (mean[i] - state[i]);
-        return state[size] += c.one_minus_beta2 * (square - state[size]);
-    }
-
-    static void second_half(float* __restrict values, const float* __restrict state, const float*, float square,
-                            size_t size, const Coefficients& c) {
-        const float root = std::sqrt(square) / c.root_scale + c.eps;
-        for (size_t i = 0; i < size; i++) values[i] -= c.rate * (state[i] / root);
+        state[size] += c.one_minus_beta2 * (square - state[size]);
+        const float root = std::sqrt(state[size]) / c.root_scale + c.eps;
+        for (size_t i = 0; i < size; i++) {
+            state[i] += c.one_minus_beta1 * (mean[i] - state[i]);
+            values[i] -= c.rate * (state[i] / root);
+        }
     }
 };
 
 template <typename Kind>
-constexpr bool kHasHalves = std::is_same_v<Kind, RowwiseAdagrad> || std::is_same_v<Kind, RowwiseAdam>;
+constexpr bool kNeedsMean = std::is_same_v<Kind, RowwiseAdagrad> || std::is_same_v<Kind, RowwiseAdam>;
 
 // first is z, second the sum of squares (McMahan et al. 2013).
 struct Ftrl {

@@ -27,13 +27,16 @@ public:
           extra_bytes_(state_width * sizeof(float) + sizeof(Statistics)),
           region_(SIZE_MAX) {}
 
-    // Where the values of a row lie, and where its state and statistics, in an arena that begins at `base`.
+    // Where the values of a row lie, and where its state and statistics, in an arena that begins at `base`. `kUnit`
+    // divides both sizes: what the compiler knows of them makes the computation shorter.
+    template <size_t kUnit = 1>
     static char* values_at(char* base, size_t row, size_t value_bytes, size_t extra_bytes) {
-        return base + row / kBlockRows * kBlockRows * (value_bytes + extra_bytes) + row % kBlockRows * value_bytes;
+        return base + (row * (value_bytes / kUnit) + first_of_block(row) * (extra_bytes / kUnit)) * kUnit;
     }
+    template <size_t kUnit = 1>
     static char* extra_at(char* base, size_t row, size_t value_bytes, size_t extra_bytes) {
-        return base + row / kBlockRows * kBlockRows * (value_bytes + extra_bytes) + kBlockRows * value_bytes +
-               row % kBlockRows * extra_bytes;
+        const size_t block_values = (first_of_block(row) + kBlockRows) * (value_bytes / kUnit);
+        return base + (block_values + row * (extra_bytes / kUnit)) * kUnit;
     }
 
     char* base() const { return region_.data(); }
@@ -79,6 +82,7 @@ private:
     static constexpr size_t kBlockRows = 16;
     static constexpr size_t kLargestStep = size_t{64} << 20;
 
+    static size_t first_of_block(size_t row) { return row / kBlockRows * kBlockRows; }
     size_t block_bytes() const { return kBlockRows * (value_bytes_ + extra_bytes_); }
 
     void commit(size_t bytes) {

@@ -125,23 +125,24 @@ LifeCounts RowStore::apply(const std::vector<Contribution>& contributions, const
     return {newborns.size(), missing.size() - newborns.size(), num_evicted};
 }
 
-// Updates those of `size` keys whose rows were found, `part` takes the others: numbers from `begin` on. `prefetch_sum` and
-// `sum` ask for and give the merged gradients of the i-th key.
+// Updates those of `size` keys whose rows were found, `part` takes the others: numbers from `begin` on. `found` goes on
+// with kNoRow for kUpdateAhead places. `prefetch_sum` and `sum` ask for and give the merged gradients of the i-th key.
+// A function of its own, so that all that its loop needs has a register.
 template <typename Updates, typename Part, typename PrefetchSum, typename Sum>
-static void update_found(const uint64_t* keys, const uint32_t* found, size_t begin, size_t size, Updates& updates,
-                         Part& part, PrefetchSum prefetch_sum, Sum sum) {
+[[gnu::noinline]] static void update_found(const uint64_t* keys, const uint32_t* found, size_t begin, size_t size,
+                                           Updates updates, Part& part, PrefetchSum prefetch_sum, Sum sum) {
     const auto ask = [&](size_t i) __attribute__((always_inline)) {
         if (found[i] == kNoRow) return;
-        updates.ask(i, found[i]);
+        updates.prefetch(found[i]);
         prefetch_sum(i);
     };
-    for (size_t i = 0; i < std::min(size, kUpdateAhead); i++) ask(i);
+    for (size_t i = 0; i < kUpdateAhead; i++) ask(i);
     for (size_t i = 0; i < size; i++) {
-        if (i + kUpdateAhead < size) ask(i + kUpdateAhead);
+        ask(i + kUpdateAhead);
         if (__builtin_expect(found[i] == kNoRow, 0)) {
             part.missing.push_back(begin + i);
         } else {
-            updates.update(i, keys[i], sum(i), part.hottest);
+            updates.update(found[i], keys[i], sum(i), part.hottest);
         }
     }
 }
@@ -149,13 +150,16 @@ static void update_found(const uint64_t* keys, const uint32_t* found, size_t beg
 template <typename Kind, typename Format, size_t kDim>
 void RowStore::update_range(const MergedGradients& merged, size_t begin, size_t end, const Coefficients& coefficients,
                             uint32_t version, Part& part) {
-    RowUpdates<Kind, Format, kDim> updates(arena_, dim_, coefficients, life_.seed, version);
+    using Updates = RowUpdates<Kind, Format, kDim>;
     const size_t dim = kDim != 0 ? kDim : dim_;
+    std::vector<float> room(Updates::kRoomRows * dim);
+    const Updates updates(arena_, dim, coefficients, life_.seed, version, room.data());
     part.hottest = hottest_;
-    uint32_t found[kChunk];
+    uint32_t found[kChunk + kUpdateAhead];
     for (size_t at = begin; at < end; at += kChunk) {
         const size_t size = std::min(kChunk, end - at);
         index_.find_many(merged.keys() + at, size, found);
+        std::fill_n(found + size, kUpdateAhead, kNoRow);
         if (cut_ != nullptr) keep_for_cut(merged, at, size, found, part.kept);
         const uint64_t* keys = merged.keys() + at;
         if (const Contribution* direct = merged.direct()) {
@@ -168,10 +172,9 @@ void RowStore::update_range(const MergedGradients& merged, size_t begin, size_t 
             update_found(
                 keys, found, at, size, updates, part,
                 [&](size_t i) __attribute__((always_inline)) { merged.prefetch(at + i); },
-                [&](size_t i) { return merged.sum(at + i, updates.sum_room()); });
+                [&](size_t i) { return merged.sum(at + i, room.data()); });
         }
     }
-    updates.finish();
 }
 
 // Copies the rows that the cut under way must show as they are now.
@@ -192,28 +195,26 @@ template <typename Kind, typename Format, size_t kDim>
 void RowStore::bear(const MergedGradients& merged, const std::vector<Newborn>& newborns,
                     const Coefficients& coefficients, uint32_t version) {
     constexpr size_t kAhead = 24;
-    RowUpdates<Kind, Format, kDim> updates(arena_, dim_, coefficients, life_.seed, version);
+    using Updates = RowUpdates<Kind, Format, kDim>;
+    std::vector<float> room(Updates::kRoomRows * dim_);
+    const Updates updates(arena_, dim_, coefficients, life_.seed, version, room.data());
     for (size_t i = 0; i < newborns.size(); i++) {
         if (i + kAhead < newborns.size()) {
             index_.prefetch(newborns[i + kAhead].hash);
             merged.prefetch(newborns[i + kAhead].number);
         }
         const Newborn& newborn = newborns[i];
-        const MergedGradients::Sum sum = merged.sum(newborn.number, updates.sum_room());
+        const MergedGradients::Sum sum = merged.sum(newborn.number, room.data());
         // Nothing is lost if a caller gives a key twice in one contribution: its row is updated twice.
         if (const uint32_t known = index_.find(newborn.key, newborn.hash); known != kNoRow) {
-            updates.finish();
-            updates.ask(i, known);
-            updates.update(i, newborn.key, sum, hottest_);
+            updates.update(known, newborn.key, sum, hottest_);
             continue;
         }
         const uint32_t row = arena_.take();
         index_.insert(newborn.key, newborn.hash, row);
         num_rows_++;
-        updates.ask(i, row);
-        updates.bear(i, newborn.key, initializer_, sum, hottest_);
+        updates.bear(row, newborn.key, initializer_, sum, hottest_);
     }
-    updates.finish();
 }
 
 void RowStore::prepare_growth(size_t num_rows) {

@@ -96,8 +96,8 @@ private:
         uint64_t key, hash;
         size_t number;  // in the merged gradients
     };
-    // What one thread finds while it updates its part of a window.
-    struct Part {
+    // What one thread finds while it updates its part of a window; no cache line of it is another thread's.
+    struct alignas(64) Part {
         std::vector<size_t> missing;
         HottestRows hottest;
         KeptRows kept;

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <type_traits>
-#include <vector>
 
 #include "floats.h"
 #include "hottest_rows.h"
@@ -19,7 +19,7 @@
 namespace geartrain {
 
 // Rows between a prefetch and its use.
-constexpr size_t kUpdateAhead = 80;
+constexpr size_t kUpdateAhead = 64;
 
 // Where the rows of a table lie, with what is known at compile time folded in.
 template <typename Kind, typename Format, size_t kDim>
@@ -27,21 +27,22 @@ class Rows {
 public:
     explicit Rows(const RowArena& arena)
         : base_(arena.base()),
-          value_bytes_(kDim != 0 ? kValueBytes : arena.value_bytes()),
-          extra_bytes_(kDim != 0 ? kExtraBytes : arena.extra_bytes()) {}
+          value_bytes_(arena.value_bytes()),
+          extra_bytes_(arena.extra_bytes()) {}
 
     typename Format::Stored* values(size_t row) const {
-        return reinterpret_cast<typename Format::Stored*>(RowArena::values_at(base_, row, value_bytes_, extra_bytes_));
+        return reinterpret_cast<typename Format::Stored*>(
+            RowArena::values_at<kUnit>(base_, row, value_bytes(), extra_bytes()));
     }
     float* state(size_t row) const {
-        return reinterpret_cast<float*>(RowArena::extra_at(base_, row, value_bytes_, extra_bytes_));
+        return reinterpret_cast<float*>(RowArena::extra_at<kUnit>(base_, row, value_bytes(), extra_bytes()));
     }
     template <int kForWriting>
     [[gnu::always_inline]] void prefetch_values(size_t row) const {
         if constexpr (fits_cache_lines(kValueBytes)) {
             prefetch_record<kForWriting, kValueBytes>(values(row));
         } else {
-            prefetch_bytes<kForWriting>(values(row), value_bytes_);
+            prefetch_bytes<kForWriting>(values(row), value_bytes());
         }
     }
     [[gnu::always_inline]] void prefetch_all(size_t row) const {
@@ -49,7 +50,7 @@ public:
         if constexpr (fits_cache_lines(kExtraBytes)) {
             prefetch_record<1, kExtraBytes>(state(row));
         } else {
-            prefetch_bytes<1>(state(row), extra_bytes_);
+            prefetch_bytes<1>(state(row), extra_bytes());
         }
     }
 
@@ -58,93 +59,73 @@ private:
     static constexpr size_t kValueBytes = kDim * sizeof(typename Format::Stored);
     static constexpr size_t kExtraBytes =
         kDim != 0 ? Kind::state_width(kDim) * sizeof(float) + sizeof(Statistics) : 0;
+    static constexpr size_t kUnit = kDim != 0 ? std::gcd(kValueBytes, kExtraBytes) : 1;
+
+    size_t value_bytes() const { return kDim != 0 ? kValueBytes : value_bytes_; }
+    size_t extra_bytes() const { return kDim != 0 ? kExtraBytes : extra_bytes_; }
 
     char* base_;
     size_t value_bytes_, extra_bytes_;
 };
 
-// The updates of a window, row by row. Rows are asked for some time before they are updated.
+// The updates of a window, row by row.
+//
+// A prefetch that misses the TLB keeps the processor from retiring what follows it until the page is found. How many of
+// them overlap so depends on how few instructions an update has: nothing is kept from one row to the next, and where a
+// row lies is computed again rather than remembered.
 template <typename Kind, typename Format, size_t kDim>
 class RowUpdates {
 public:
-    RowUpdates(const RowArena& arena, size_t dim, const Coefficients& coefficients, uint64_t seed, uint32_t version)
+    static constexpr size_t kRoomRows = 3;
+
+    // `room` has kRoomRows * dim floats; the first row is for the merged gradients, which the caller may put there.
+    RowUpdates(const RowArena& arena, size_t dim, const Coefficients& coefficients, uint64_t seed, uint32_t version,
+               float* room)
         : rows_(arena),
-          dim_(kDim != 0 ? kDim : dim),
+          dim_(dim),
           coefficients_(coefficients),
           bounded_(coefficients.min_weight > -HUGE_VALF || coefficients.max_weight < HUGE_VALF),
           seed_(seed),
           version_(version),
-          room_((1 + 2 * kDelay) * dim_) {}
+          room_(room) {}
 
-    // The i-th row of a sequence will be `row`.
-    [[gnu::always_inline]] void ask(size_t i, size_t row) {
-        stored_[i % kRing] = rows_.values(row);
-        states_[i % kRing] = rows_.state(row);
-        rows_.prefetch_all(row);
-    }
+    [[gnu::always_inline]] void prefetch(size_t row) const { rows_.prefetch_all(row); }
 
-    // Room for the merged gradients of a row.
-    float* sum_room() { return room_.data(); }
-
-    // Finishes what is half done. To be called at the end, and before a row is updated a second time.
-    void finish() {
-        for (size_t n = num_begun_ < kDelay ? 0 : num_begun_ - kDelay; kHasHalves<Kind> && n < num_begun_; n++) {
-            second_half(n % kDelay);
-        }
-        num_begun_ = 0;
-    }
-
-    // Updates the i-th row, which was asked for.
-    [[gnu::always_inline]] void update(size_t i, uint64_t key, const MergedGradients::Sum& sum, HottestRows& hottest) {
-        const size_t slot = next_slot();
-        if constexpr (kIsLow) Format::widen(stored_[i % kRing], wide(slot), dim_);
-        run(i, slot, key, sum, hottest);
+    [[gnu::always_inline]] void update(size_t row, uint64_t key, const MergedGradients::Sum& sum,
+                                       HottestRows& hottest) const {
+        Stored* stored = rows_.values(row);
+        if constexpr (kIsLow) Format::widen(stored, wide(), dim());
+        run(stored, rows_.state(row), key, sum, hottest);
     }
 
     // The same for a row that begins with its initial values; those are not rounded before they are updated.
-    void bear(size_t i, uint64_t key, const Initializer& initializer, const MergedGradients::Sum& sum,
-              HottestRows& hottest) {
-        const size_t slot = next_slot();
-        float* state = states_[i % kRing];
-        std::fill_n(state, Kind::state_width(dim_), 0.0f);
+    void bear(size_t row, uint64_t key, const Initializer& initializer, const MergedGradients::Sum& sum,
+              HottestRows& hottest) const {
+        Stored* stored = rows_.values(row);
+        float* state = rows_.state(row);
+        std::fill_n(state, Kind::state_width(dim()), 0.0f);
         *statistics_of(state) = {};
-        initializer.fill(key, values(stored_[i % kRing], slot), dim_);
-        run(i, slot, key, sum, hottest);
+        initializer.fill(key, values(stored), dim());
+        run(stored, state, key, sum, hottest);
     }
 
 private:
     using Stored = typename Format::Stored;
     static constexpr bool kIsLow = !std::is_same_v<Format, Fp32>;
-    static constexpr size_t kRing = 128;
-    static constexpr size_t kDelay = 4;  // rows between the two halves of an update
-    static_assert(kRing > kUpdateAhead, "rows that were asked for have places of their own");
 
-    // A row whose update is half done, and what its first half has left for the second.
-    struct Half {
-        uint64_t key;
-        Stored* stored;
-        float* state;
-        float number;
-    };
-
-    // Room for the next row: the one that was there is finished.
-    [[gnu::always_inline]] size_t next_slot() {
-        const size_t slot = num_begun_ % kDelay;
-        if (kHasHalves<Kind> && num_begun_ >= kDelay) second_half(slot);
-        num_begun_++;
-        return slot;
-    }
-
-    [[gnu::always_inline]] void run(size_t i, size_t slot, uint64_t key, const MergedGradients::Sum& sum,
-                                    HottestRows& hottest) {
-        float* state = states_[i % kRing];
-        if constexpr (kHasHalves<Kind>) {
-            const float number = Kind::first_half(values(stored_[i % kRing], slot), state, mean(slot), sum.grads, dim_, coefficients_);
-            halves_[slot] = {key, stored_[i % kRing], state, number};
+    [[gnu::always_inline]] void run(Stored* stored, float* state, uint64_t key, const MergedGradients::Sum& sum,
+                                    HottestRows& hottest) const {
+        float* row = values(stored);
+        if constexpr (!kNeedsMean<Kind>) {
+            Kind::update(row, state, state + dim(), sum.grads, dim(), coefficients_);
+        } else if constexpr (kDim != 0) {
+            float mean[kDim];  // stays in registers
+            Kind::update(row, state, mean, sum.grads, kDim, coefficients_);
         } else {
-            Kind::update(values(stored_[i % kRing], slot), state, state + dim_, sum.grads, dim_, coefficients_);
-            end(key, stored_[i % kRing], values(stored_[i % kRing], slot));
+            Kind::update(row, state, room_ + dim(), sum.grads, dim(), coefficients_);
         }
+        if (__builtin_expect(bounded_, 0)) clamp(row, dim(), coefficients_.min_weight, coefficients_.max_weight);
+        if constexpr (kIsLow) round_row<Format>(row, stored, dim(), RoundingBits(key, seed_, version_));
         Statistics& statistics = *statistics_of(state);
         statistics.shows += sum.shows;
         statistics.clicks += sum.clicks;
@@ -152,29 +133,15 @@ private:
         hottest.offer(key, statistics.shows);
     }
 
-    [[gnu::always_inline]] void second_half(size_t slot) {
-        if constexpr (kHasHalves<Kind>) {
-            const Half& half = halves_[slot];
-            float* row = values(half.stored, slot);
-            Kind::second_half(row, half.state, mean(slot), half.number, dim_, coefficients_);
-            end(half.key, half.stored, row);
-        }
-    }
-
-    [[gnu::always_inline]] void end([[maybe_unused]] uint64_t key, [[maybe_unused]] Stored* stored, float* values) {
-        if (__builtin_expect(bounded_, 0)) clamp(values, dim_, coefficients_.min_weight, coefficients_.max_weight);
-        if constexpr (kIsLow) round_row<Format>(values, stored, dim_, RoundingBits(key, seed_, version_));
-    }
-
-    float* mean(size_t slot) { return room_.data() + (1 + slot) * dim_; }
-    float* wide(size_t slot) { return room_.data() + (1 + kDelay + slot) * dim_; }
+    size_t dim() const { return kDim != 0 ? kDim : dim_; }
+    float* wide() const { return room_ + 2 * dim(); }
     // Where the values of a row are updated: in place, or widened.
-    float* values([[maybe_unused]] Stored* stored, [[maybe_unused]] size_t slot) {
-        if constexpr (kIsLow) return wide(slot);
+    float* values([[maybe_unused]] Stored* stored) const {
+        if constexpr (kIsLow) return wide();
         if constexpr (!kIsLow) return stored;
     }
     Statistics* statistics_of(float* state) const {
-        return reinterpret_cast<Statistics*>(state + Kind::state_width(dim_));
+        return reinterpret_cast<Statistics*>(state + Kind::state_width(dim()));
     }
 
     const Rows<Kind, Format, kDim> rows_;
@@ -183,11 +150,7 @@ private:
     const bool bounded_;
     const uint64_t seed_;
     const uint32_t version_;
-    std::vector<float> room_;  // merged gradients; for each row that is half done its mean gradient, and wide values
-    Stored* stored_[kRing];
-    float* states_[kRing];
-    Half halves_[kDelay];
-    size_t num_begun_ = 0;
+    float* const room_;  // merged gradients, their mean, and wide values
 };
 
 }  // namespace geartrain
