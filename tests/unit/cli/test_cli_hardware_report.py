@@ -97,7 +97,7 @@ def test_lines_on_what_unlike_hardware_cost() -> None:
         ("throughput", "0.96 of the sum of the solo speeds (9,000 samples/s)"),
         ("equal shares", "would give 5,000 samples/s, this run had 1.74 times that"),
         ("imbalance", "p90 1.04, a member's finishing time over the median of its step"),
-        ("host-bound", "in 24 steps a worker's host was slower than the device that it emulates"),
+        ("host-bound", "in 24 step(s) a worker's host was slower than the device that it emulates"),
         ("numeric drift", "emulate:V100 in bf16: 0.031 of its gradient"),
         ("advice", "w1: costs most (+31% throughput)"),
         ("advice", "w7: has no useful share (+0% throughput)"),

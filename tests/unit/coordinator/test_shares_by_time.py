@@ -125,7 +125,7 @@ def test_a_member_at_its_memory_leaves_the_rest_to_the_others() -> None:
 
 
 def test_what_memory_cannot_hold_is_an_error_that_says_what_fits() -> None:
-    with pytest.raises(ConfigError, match=r"training\.batch_size: 13 samples .* 2 worker\(s\), which hold 12") as caught:
+    with pytest.raises(ConfigError, match=r"training\.batch_size: 13 samples .*, which hold 12") as caught:
         cut_by_time(Interval(0, 0, 13), [member(1, max_samples=8), member(9, max_samples=4)])
     assert caught.value.facts == {"field": "training.batch_size", "value": 13, "expected": "at most 12"}
 
