@@ -88,7 +88,7 @@ class Heterogeneity(Answer):
         default=None, description="What one group of equal shares would reach, by the portraits."
     )
     imbalance: Imbalance | None = None
-    advice: list[Advice] | None = Field(default=None, description="What would pay most first.")
+    advice: list[Advice] | None = Field(default=None, description="Workers without a useful share first.")
 
     example: ClassVar[dict[str, Any]] = {
         "throughput_over_sum_of_solo": 0.97,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from coordinator.commands import Command, Journal, SaveJob, Send, ShellAnswer, T
 from coordinator.jobs import CloseJob, Job, JobCommand, JobMachine
 from coordinator.membership import Lost, MemberCommand, Membership, Node, NodeRefused
 from coordinator.plan import JobPlan
+from coordinator.portrait_book import PortraitBook
 from coordinator.portrait_memory import PortraitMemory
 from coordinator.records import JobRecord, PastJob
 from coordinator.routing import initial_route
@@ -87,7 +88,7 @@ class Core:
         self.past = {one.id: one for one in before}
         self.records: dict[str, JobRecord] = {}
         self.run: JobRun | None = None
-        self.last_run: JobRun | None = None
+        self.last_book: PortraitBook | None = None
         self.portraits = portraits or PortraitMemory({})
         self.route: Route | None = None
         self.stats: dict[str, deque[tuple[float, ServerStats]]] = {}
@@ -224,8 +225,8 @@ class Core:
     def _publish(self, job: str, run: JobRun, now_s: float) -> None:
         """Copy what people may see of the run into the record."""
         record = self.records[job]
-        if run.matcher is not None:  # what was set before has been taken over; from now on it is set in the run
-            self.portraits.starting_speeds.clear()
+        if run.matcher is not None:
+            self.portraits.starting_speeds.clear()  # the run has taken them over
         record.events += [(self.unix_time(), kind, message) for kind, message in run.view.events]
         for kind, message in run.view.events:
             log.info("%s: %s: %s", job, kind, message)
@@ -331,12 +332,13 @@ class Core:
         run, self.run = self.run, None
         if run is not None:
             self._next_group = run.next_group
-            self.last_run = run if run.matcher is not None else self.last_run
         self._suspicion = None
+        record = self.records[command.job]
+        record.tokens = None  # two bytes for each row of the data, and nobody will cut them again
         done: list[Command] = [self._save(command.job)]
         if run is not None and run.matcher is not None:
-            workers = self.members.joined("worker")
-            done += self.portraits.remember(self.records[command.job].config, workers, run.matcher.portraits)
+            self.last_book = run.matcher.book
+            done += self.portraits.remember(record.config, self.members.joined("worker"), run.matcher.portraits)
         if run is None:
             return done + self._closed(command.job, "it had not started", now_s)
         done.insert(0, Journal(command.job, (journal.encode(journal.JobEnded(run.term, state, command.reason)),)))
@@ -363,20 +365,8 @@ class Core:
         return self._obey(self.jobs.closed(job, now_s), now_s)
 
     def _save(self, job: str) -> SaveJob:
-        record, state = self.records[job], self.jobs.job(job)
-        return SaveJob(
-            job,
-            {
-                "id": job,
-                "state": state.state,
-                "reason": state.reason,
-                "config": record.config.to_dict(),
-                "task": asdict(record.task),
-                "submitted_at": record.submitted_at,
-                "error": record.error,
-                "result": record.result,
-            },
-        )
+        state = self.jobs.job(job)
+        return SaveJob(job, self.records[job].stored(state.state, state.reason))
 
     def _note(self, job: str, kind: str, message: str) -> None:
         self.records[job].events.append((self.unix_time(), kind, message))

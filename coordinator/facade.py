@@ -47,11 +47,11 @@ class ClusterFacade(Protocol):
     def set_window(self, settings: dict[str, Any]) -> dict[str, Any]:
         """Change `mode` ("sync", "async", "hybrid") or `window_ms` (milliseconds, or "auto") of the running job, or
         both, from the next decision on; the window as `window()` tells it then. `ConflictError` without a job that
-        trains, `ConfigError` (fact field: the setting's own name) for a value that cannot be."""
+        trains, `ConfigError` (fact field: `sync.` and the setting's name) for a value that cannot be."""
 
     def portraits(self) -> list[dict[str, Any]]:
         """What was measured of each worker, in the natural order of their names: `Portrait.to_dict()` with
-        `samples_per_s`, the speed alone in steps of the job's batch size; empty before the first job."""
+        `samples_per_s`, the speed alone in steps as large as the largest probe; empty before the first job."""
 
     def portrait(self, worker: str) -> dict[str, Any]:
         """One of `portraits()` with `history`: the portraits that it replaced, oldest first. `NotFoundError`."""

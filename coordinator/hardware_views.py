@@ -9,7 +9,9 @@ import numpy as np
 
 from coordinator.core import Core
 from coordinator.events import GroupSpec
+from coordinator.grouping import natural_key
 from coordinator.portrait import Portrait
+from coordinator.portrait_book import PortraitBook
 from coordinator.portrait_memory import unmeasured
 from coordinator.run import JobRun
 from coordinator.shares import cut_by_time, cut_equally, finishing_s
@@ -18,23 +20,26 @@ from geartrain.types import Interval
 
 
 def portrait_views(core: Core) -> list[dict[str, Any]]:
-    """The portraits of the running job, or of the last one; then what was set for workers that have none yet."""
-    run = _run(core)
-    measured = dict(run.matcher.portraits) if run is not None and run.matcher is not None else {}
+    """The portraits of the running job, or of the last one; what was set since for the next one instead, where it was.
+
+    In the natural order of the workers' names.
+    """
+    book = _book(core)
+    measured = book.portraits() if book is not None else {}
     waiting = {worker: _set_by_hand(core, worker) for worker in core.portraits.starting_speeds}
-    return [portrait.to_dict() for portrait in {**measured, **waiting}.values()]
+    shown = {**measured, **waiting}
+    return [shown[worker].to_dict() for worker in sorted(shown, key=natural_key)]
 
 
 def portrait_view(core: Core, worker: str) -> dict[str, Any]:
     """One portrait, with those that it replaced. Raises `NotFoundError`."""
-    run = _run(core)
-    waits = worker in core.portraits.starting_speeds
-    if run is not None and run.matcher is not None and worker in run.matcher.portraits and not waits:
-        history = [earlier.to_dict() for earlier in run.matcher.book.history(worker)]
-        return {**run.matcher.portraits[worker].to_dict(), "history": history}
-    if not waits:
+    if worker in core.portraits.starting_speeds:
+        return {**_set_by_hand(core, worker).to_dict(), "history": []}
+    book = _book(core)
+    if book is None or worker not in book.portraits():
         raise NotFoundError(f"there is no portrait of {worker!r} yet", field="worker", value=worker)
-    return {**_set_by_hand(core, worker).to_dict(), "history": []}
+    history = [earlier.to_dict() for earlier in book.history(worker)]
+    return {**book.portrait(worker).to_dict(), "history": history}
 
 
 def groups_view(core: Core) -> dict[str, Any]:
@@ -50,8 +55,10 @@ def groups_view(core: Core) -> dict[str, Any]:
     }
 
 
-def _run(core: Core) -> JobRun | None:
-    return core.run or core.last_run
+def _book(core: Core) -> PortraitBook | None:
+    """That of the running job once it has measured, until then that of the last one that did."""
+    run = core.run
+    return run.matcher.book if run is not None and run.matcher is not None else core.last_book
 
 
 def _set_by_hand(core: Core, worker: str) -> Portrait:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from coordinator.checkpoints import Manifest
@@ -39,6 +39,19 @@ class JobRecord:
     @property
     def name(self) -> str:
         return self.config.name
+
+    def stored(self, state: str, reason: str) -> dict[str, Any]:
+        """The job in this state, as plain data that `PastJob.restored` reads."""
+        return {
+            "id": self.id,
+            "state": state,
+            "reason": reason,
+            "config": self.config.to_dict(),
+            "task": asdict(self.task),
+            "submitted_at": self.submitted_at,
+            "error": self.error,
+            "result": self.result,
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,7 +101,8 @@ class JobRun(Preparation):
         if matcher is None:
             raise ConflictError("the job has no portraits", expected="a job with heterogeneous: true that was probed")
         change = matcher.book.put(worker, samples_per_s, self._unix_time())
-        if self._training is not None and not self._regrouping:
+        # At other times the pass that begins next, or the new groups, take it over.
+        if self._training is not None and self.view.state == "training" and not self._regrouping:
             self._change_shares(self._training, matcher.reshare(change.reason))
         return self._take_commands()
 
@@ -174,6 +175,8 @@ class JobRun(Preparation):
         """One pass, to its last applied window."""
         self.view.state, self.view.pass_index = "training", pass_index
         self._note("pass", f"pass {pass_index + 1} of {self._config.training.passes} begins")
+        if self.matcher is not None:  # speeds may have been set by hand while groups were formed, or between passes
+            self._change_shares(training, self.matcher.reshare("portraits as they are now"))
         self.accounts.pass_opened(self._now_s)
         self._emit(training.open_pass(pass_index, self._now_s))
         self._resend_s = self._now_s + RESEND_S

@@ -13,9 +13,8 @@ from geartrain.config import JobConfig, row_dim
 from geartrain.config.features import NumericFeature, SequenceFeature
 from geartrain.config.simulated_cluster import SimulatedCluster, SimulatedTokens
 from geartrain.types import Indices, Interval
+from kernels.wire_codec import encoded_bytes
 
-VALUE_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2, "int8": 1}
-"""Of one value of a row on the wire, by the codec of rows."""
 _PERIOD = 1 << 16
 
 
@@ -72,7 +71,7 @@ def traffic_of(config: JobConfig, data: SimulatedData) -> Traffic:
     return Traffic(
         step_samples=data.step_samples.astype(np.float64),
         step_rows=data.step_rows.astype(np.float64),
-        row_bytes=float(row_dim(config.model) * VALUE_BYTES[config.compression.row_codec]),
+        row_bytes=float(encoded_bytes(config.compression.row_codec, row_dim(config.model))),
         dense_bytes=4.0 * num_dense_values(config),
     )
 

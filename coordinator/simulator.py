@@ -221,7 +221,8 @@ class Simulation:
 
     def _change_shares(self, matching: Matching) -> None:
         self._note(matching.reason)
-        self._grants.set_groups(matching.groups, (), self._window.version)
+        # Steps of groups that have gone may still wait for their decision.
+        self._grants.set_groups(matching.groups, self._grants.undecided_arrivals(), self._window.version)
         for spec in matching.groups:
             self._groups[spec.group].spec = spec
         self._advance()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from scripted_nodes import ScriptedNodes, data_index, job_config
 
 from coordinator import adjusting, hardware_views, journal
 from coordinator.conservation import prove_conservation
+from coordinator.token_counts import TokenCounts
 from geartrain.errors import ConfigError, ConflictError, NotFoundError
 from geartrain.wire import messages as wire
 
@@ -228,6 +230,50 @@ def test_a_speed_set_while_devices_are_measured_counts() -> None:
     nodes.pass_time(3.0)
     nodes.run(lambda: nodes.core.run is not None and nodes.core.run.view.version >= 1)
     assert shares(nodes)["w3"][0] == pytest.approx(23, abs=1)
+
+
+def test_a_speed_set_while_the_first_groups_are_formed_counts_from_the_first_step() -> None:
+    nodes = unlike_nodes()
+    nodes.submit(job_config(**config(group_size=4)), data_index(train=700))
+    nodes.run(lambda: any(isinstance(message, wire.JoinGroup) for _, message in nodes.sent))
+    nodes.deliver(adjusting.put_portrait(nodes.core, "w3", 3000.0, nodes.now_s))
+    nodes.run(lambda: nodes.core.run is not None and nodes.core.run.view.version >= 1)
+    assert shares(nodes)["w3"][0] == pytest.approx(23, abs=1)
+
+
+def test_a_speed_set_between_two_passes_counts_from_the_next_one() -> None:
+    nodes = unlike_nodes()
+    fields = {**config(group_size=4), "training": {"passes": 2, "batch_size": 70}}
+    nodes.submit(job_config(**fields), data_index(train=140))
+    nodes.run(lambda: any(isinstance(message, wire.Evaluate) for _, message in nodes.sent))
+    place = len(nodes.sent)
+    nodes.deliver(adjusting.put_portrait(nodes.core, "w3", 3000.0, nodes.now_s))
+    nodes.run()
+    assert shares(nodes, place)["w3"][0] == pytest.approx(23, abs=1)
+    prove_conservation(nodes.entries, 140, 2)
+
+
+def test_a_speed_set_after_the_last_pass_writes_nothing_of_an_older_term() -> None:
+    nodes = unlike_nodes()
+    nodes.aucs = [0.6, 0.5, 0.5]
+    training = {"passes": 9, "batch_size": 70, "early_stopping": {"metric": "auc", "patience": 1}}
+    nodes.submit(job_config(**{**config(group_size=4), "training": training}), data_index(train=140))
+    nodes.run(lambda: any(isinstance(one, wire.Evaluate) and one.split == "test" for _, one in nodes.sent))
+    assert nodes.core.run is not None
+    term, place = nodes.core.run.term, len(nodes.entries)
+    nodes.deliver(adjusting.put_portrait(nodes.core, "w3", 3000.0, nodes.now_s))
+    nodes.run()
+    assert nodes.core.records["job0"].result is not None
+    assert {entry.term for entry in nodes.entries[place:]} == {term}
+
+
+def test_a_job_that_has_ended_keeps_no_tokens_of_its_rows() -> None:
+    nodes = unlike_nodes()
+    job = nodes.submit(job_config(**config()), data_index(train=140))
+    nodes.core.records[job].tokens = TokenCounts(np.ones(140, dtype=np.uint16), [140], seed=1, shuffle=True)
+    nodes.run()
+    assert nodes.core.records[job].result is not None
+    assert nodes.core.records[job].tokens is None
 
 
 def test_portraits_are_still_shown_after_a_job_that_only_evaluates() -> None:

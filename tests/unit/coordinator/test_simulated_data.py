@@ -61,7 +61,9 @@ def test_bytes_follow_the_codec_and_the_width_of_rows() -> None:
     assert traffic.dense_bytes == 4 * num_dense_values(config)
     assert traffic.rows(np.array([100.0])) == pytest.approx([200.0])  # one row of each slot but the sequence
     half = job({"type": "deepfm", "embedding_dim": 5, "hidden": [7]}, compression={"embedding": "fp16"})
-    assert traffic_of(half, drawn_data(machines, half, 10, seed=1)).row_bytes == 2 * 6
+    assert traffic_of(half, drawn_data(machines, half, 10, seed=1)).row_bytes == 2 * 6 + 2  # its scale
+    bytewise = job({"type": "deepfm", "embedding_dim": 5, "hidden": [7]}, compression={"embedding": "int8"})
+    assert traffic_of(bytewise, drawn_data(machines, bytewise, 10, seed=1)).row_bytes == 6 + 8  # the row's own range
 
 
 def test_a_sample_has_a_key_of_each_slot_and_of_each_token() -> None:
