@@ -70,7 +70,7 @@ class Portrait(Answer):
         "num_probes": 60,
         "num_outliers": 1,
         "measured_at": 1767225603.5,
-        "step_samples": 1024,
+        "step_samples": 512,
         "tokens_per_sample": 0.0,
         "max_samples": 65536,
         "precision": "fp32",
@@ -82,7 +82,7 @@ class Portrait(Answer):
         "memory_gb_per_s": 11.4,
         "bytes_per_sample": 5120.0,
         "sensors": {},
-        "reason": "61 probes at 3 sizes; 4% faster over the last 100 steps",
+        "reason": "w0 needed 0.96 times its predicted step time, by the median of its last 100 steps",
     }
 
 
@@ -93,7 +93,13 @@ class PortraitHistory(Portrait):
 
     example: ClassVar[dict[str, Any]] = {
         **Portrait.example,
-        "history": [{**Portrait.example, "source": "probed", "reason": "61 probes at 3 sizes"}],
+        "history": [
+            {
+                **Portrait.example,
+                "source": "probed",
+                "reason": "fitted to 60 probe steps of 128 to 512 samples without 1 outlier",
+            }
+        ],
     }
 
 
@@ -159,7 +165,7 @@ class Groups(Answer):
     example: ClassVar[dict[str, Any]] = {
         "job": "movielens-deepfm-1",
         "generation": 1,
-        "reason": "2 groups of like cards: 1 group would idle 33% of all speeds",
+        "reason": "2 groups, the best by their speeds: equal shares inside would idle 0.0% of the cluster",
         "groups": [
             Group.example,
             {

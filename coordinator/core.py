@@ -232,9 +232,11 @@ class Core:
             log.info("%s: %s: %s", job, kind, message)
         run.view.events.clear()
         run.accounts.close_point(now_s, self.unix_time(), run.view.version, lambda: run.window(now_s))
-        if len(record.points) != len(run.accounts.points) or not record.report:
-            record.report = run.report(now_s)  # it looks at all steps: as often as the time series, not at each event
+        is_due = len(record.points) != len(run.accounts.points)
+        if is_due:
             record.points = list(run.accounts.points)
+        if run.view.groups and (is_due or not record.report):
+            record.report = run.report(now_s)  # it looks at all steps: as often as the time series, not at each event
         seconds = run.accounts.seconds_until(now_s)
         record.progress = {
             "pass_index": run.view.pass_index,

@@ -68,7 +68,6 @@ class Matcher:
         self._balance_at = LOOK_EVERY
         self._lags = GroupLags()
         self._groups: tuple[GroupSpec, ...] = ()
-        self._costs: dict[str, MemberCost] = {}
         self._gone: set[str] = set()
 
     def match(self) -> Matching:
@@ -107,16 +106,9 @@ class Matcher:
         change = self.book.observe(report.node, timing, unix_time)
         return self.reshare(change.reason) if change is not None else None
 
-    def step_took(self, group: int, seconds: float, sizes: Sequence[tuple[int, int]]) -> None:
-        """A step of the group took so long, from its grant to its arrival; (samples, tokens) of each member."""
-        spec = next((one for one in self._groups if one.group == group), None)
-        if spec is None:
-            return
-        predicted_s = max(
-            self._costs[worker].cost.seconds(*size) if size[0] > 0 else 0.0
-            for worker, size in zip(spec.members, sizes, strict=True)
-        )
-        self._lags.add(group, seconds, predicted_s)
+    def step_took(self, group: int, seconds: float, own_s: Sequence[float]) -> None:
+        """A step of the group took so long, from its grant to its arrival, and each member so long for its own part."""
+        self._lags.add(group, seconds, own_s)
 
     def rebalance(self, version: int) -> Matching | None:
         """Other batches for the same groups, where they do not arrive together; to be asked after every window."""
@@ -160,7 +152,7 @@ class Matcher:
 
     def _with_shares(self, groups: Sequence[tuple[int, tuple[str, ...]]]) -> tuple[GroupSpec, ...]:
         settings = self._settings
-        costs = self._costs = self.book.costs()
+        costs = self.book.costs()
         members = [tuple(costs[worker] for worker in names) for _, names in groups]
         in_groups = [
             [_later(cost, self._lags.lag_s(number)) for cost in group]

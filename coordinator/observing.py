@@ -37,7 +37,7 @@ class Unobserved:
 @dataclass(slots=True)
 class _Step:
     granted_s: float
-    sizes: dict[str, tuple[int, int]] = field(default_factory=dict)
+    own_s: dict[str, float] = field(default_factory=dict)
     computed: bool = True
 
 
@@ -57,7 +57,7 @@ class MatchingObserver:
     def reported(self, report: Staged) -> None:
         step = self._steps.get(StepId(report.group, report.step))
         if step is not None:
-            step.sizes[report.node] = (report.num_samples, report.num_tokens)
+            step.own_s[report.node] = report.busy_ms / 1000
             step.computed = step.computed and not report.skipped
         self._new_shares = self._matcher.observe(report, self._unix_time()) or self._new_shares
 
@@ -65,11 +65,11 @@ class MatchingObserver:
         seen = self._steps.pop(step, None)
         last_s = self._last_arrival_s.get(step.group)
         self._last_arrival_s[step.group] = now_s
-        if seen is None or not seen.computed or seen.sizes.keys() != set(members):
+        if seen is None or not seen.computed or seen.own_s.keys() != set(members):
             return
         # A step that was granted while the one before was under way began when that one ended.
         began_s = seen.granted_s if last_s is None else max(seen.granted_s, last_s)
-        self._matcher.step_took(step.group, now_s - began_s, [seen.sizes[member] for member in members])
+        self._matcher.step_took(step.group, now_s - began_s, [seen.own_s[member] for member in members])
 
     def take_shares(self, version: int) -> Matching | None:
         """The shares that what was seen asks for, if it does, once; `version` is the cluster's."""

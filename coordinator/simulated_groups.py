@@ -121,8 +121,7 @@ class GroupChooser:
         self._arrived_s[number] = now_s
         if self._matcher is not None and last_s is not None and step.grant.step % TIMED_EVERY == 0:
             began_s = max(self._granted_s[number], last_s)
-            sizes = list(zip(step.num_samples.tolist(), step.num_tokens.tolist(), strict=True))
-            self._matcher.step_took(number, now_s - began_s, sizes)
+            self._matcher.step_took(number, now_s - began_s, step.own_s.tolist())
 
     def _costs_of(self, members: Sequence[str]) -> Array:
         """Fixed cost, cost of a sample and of a token of each of K members: float64[3, K]."""

@@ -27,11 +27,8 @@ class TokenCounts:
         self._seed = seed
         self._shuffle = shuffle
         self._orders: dict[int, PassOrder] = {}
-
-    @property
-    def mean(self) -> float:
+        self.mean = float(counts.mean()) if len(counts) else 0.0
         """Tokens per sample, over all rows."""
-        return float(self._counts.mean()) if len(self._counts) else 0.0
 
     def cumulative(self, interval: Interval) -> Indices:
         """int64[n + 1]: tokens of the first k positions of `interval`, for k from 0 to its length n.

@@ -13,7 +13,12 @@ from api.schemas import Portrait, PortraitHistory, PortraitRequest
 
 router = APIRouter(tags=["cluster"])
 
-_SET_EXAMPLE = {**Portrait.example, "source": "set", "samples_per_s": 3000.0, "reason": "3000 samples/s set by a call"}
+_SET_EXAMPLE = {
+    **Portrait.example,
+    "source": "set",
+    "samples_per_s": 3000.0,
+    "reason": "set to 3000 samples/s by a person",
+}
 
 
 @router.get("/v1/portraits", response_model=list[Portrait], responses={**answer([Portrait.example]), **refusals()})

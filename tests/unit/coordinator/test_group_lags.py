@@ -10,12 +10,12 @@ from coordinator.group_lags import MIN_STEPS, GroupLags
 
 
 def lags_of(steps: dict[int, tuple[float, float]], num_steps: int = MIN_STEPS, noise: float = 0.0) -> GroupLags:
-    """Groups whose steps take so long, and were predicted to take so long."""
+    """Groups whose steps take so long, and whose slowest member needs so long for its own part."""
     rng = random.Random(1)
     lags = GroupLags()
     for _ in range(num_steps):
-        for group, (seconds, predicted_s) in steps.items():
-            lags.add(group, seconds * (1 + noise * rng.uniform(-1, 1)), predicted_s)
+        for group, (seconds, own_s) in steps.items():
+            lags.add(group, seconds * (1 + noise * rng.uniform(-1, 1)), [0.9 * own_s, own_s])
     return lags
 
 
@@ -48,5 +48,31 @@ def test_chance_moves_nothing(seed: int) -> None:
     lags = GroupLags()
     for _ in range(400):
         for group in (0, 1):
-            lags.add(group, 0.5 * (1 + 0.05 * rng.uniform(-1, 1)), 0.5)
+            lags.add(group, 0.5 * (1 + 0.05 * rng.uniform(-1, 1)), [0.5])
         assert lags.look([0, 1]) == ""
+
+
+def test_waiting_for_whoever_is_slow_by_chance_is_part_of_the_lag() -> None:
+    rng = random.Random(1)
+    lags = GroupLags()
+    for _ in range(64):
+        own_s = [0.5 * rng.uniform(0.8, 1.2) for _ in range(4)]
+        lags.add(0, max(own_s), own_s)
+        lags.add(1, 0.5, [0.5])
+    assert lags.look([0, 1])
+    # The largest of four such times is 0.56 on average, that of one 0.5.
+    assert lags.lag_s(0) - lags.lag_s(1) == pytest.approx(0.06, abs=0.02)
+
+
+def test_members_that_are_slower_than_they_were_are_no_lag() -> None:
+    lags = lags_of({0: (0.5, 0.49), 1: (0.5, 0.49)})
+    for _ in range(40):
+        lags.add(0, 1.5, [0.5, 1.49])
+        lags.add(1, 0.5, [0.5, 0.49])
+    assert lags.look([0, 1]) == ""
+
+
+def test_a_lag_leaves_its_group_something_to_do() -> None:
+    lags = lags_of({0: (0.5, 0.5), 1: (2.0, 0.5)})
+    assert lags.look([0, 1])
+    assert lags.lag_s(1) == pytest.approx(1.0), "half of the longest step"

@@ -298,8 +298,8 @@ def test_groups_that_need_longer_for_themselves_get_smaller_batches() -> None:
     assert matcher is not None
     fast, slow = nodes.core.run.view.groups
     for _ in range(30):
-        matcher.step_took(fast.group, 0.010, [(30, 0), (20, 0)])
-        matcher.step_took(slow.group, 0.014, [(10, 0), (10, 0)])
+        matcher.step_took(fast.group, 0.010, [0.010, 0.010])
+        matcher.step_took(slow.group, 0.014, [0.010, 0.010])
     changed = matcher.rebalance(1000)
     assert changed is not None
     assert "what groups need beside their members' own times" in changed.reason
