@@ -10,7 +10,7 @@ from api.answers import Answer
 
 
 class StepTimes(Answer):
-    """Percentiles of a time per step, in milliseconds."""
+    """Percentiles of a time per step, in milliseconds, over the latest 1,024 steps of the worker."""
 
     p50: float
     p99: float | None = Field(default=None, description="Of step_ms only.")

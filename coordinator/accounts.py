@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from array import array
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import median
@@ -11,19 +11,22 @@ from typing import Any
 from coordinator.events import Decide, StepId
 from geartrain.wire.messages import Staged
 
+NUM_LATEST = 1024
+"""Steps of a worker whose times are kept: the report is made again and again while a job runs, however long."""
 POINT_EVERY_S = 0.5
 """A point of the time series covers at least this much training time: short passes share one."""
 
 
 @dataclass(slots=True)
 class WorkerAccount:
-    """Steps of one worker: samples it computed; in ms the time per step (start to start), the waiting in it, and what
-    the step itself took; steps in which an emulated device was slower than it should be, because its host was."""
+    """Steps of one worker: samples it computed; in ms, of its latest steps, the time per step (start to start), the
+    waiting in it, and what the step itself took; steps in which an emulated device was slower than it should be,
+    because its host was."""
 
     samples: int = 0
-    step_ms: array[float] = field(default_factory=lambda: array("f"))
-    wait_ms: array[float] = field(default_factory=lambda: array("f"))
-    busy_ms: array[float] = field(default_factory=lambda: array("f"))
+    step_ms: deque[float] = field(default_factory=lambda: deque(maxlen=NUM_LATEST))
+    wait_ms: deque[float] = field(default_factory=lambda: deque(maxlen=NUM_LATEST))
+    busy_ms: deque[float] = field(default_factory=lambda: deque(maxlen=NUM_LATEST))
     host_bound_steps: int = 0
 
 
@@ -42,7 +45,7 @@ class Accounts:
     last_loss: float | None = None
     probe_seconds: float = 0.0
     # A member's own time in a step over the median of its group's members in that step.
-    finishing: array[float] = field(default_factory=lambda: array("f"))
+    finishing: deque[float] = field(default_factory=lambda: deque(maxlen=8 * NUM_LATEST))
     _busy_ms: dict[StepId, list[float]] = field(default_factory=dict)
     _pass_start_s: float | None = None
     _point_start_s: float = 0.0

@@ -10,10 +10,10 @@ import numpy as np
 from coordinator.core import Core
 from coordinator.events import GroupSpec
 from coordinator.grouping import natural_key
+from coordinator.job_report import ReportBasis
 from coordinator.portrait import Portrait
 from coordinator.portrait_book import PortraitBook
 from coordinator.portrait_memory import unmeasured
-from coordinator.run import JobRun
 from coordinator.shares import cut_by_time, cut_equally, finishing_s
 from geartrain.errors import NotFoundError
 from geartrain.types import Interval
@@ -47,11 +47,12 @@ def groups_view(core: Core) -> dict[str, Any]:
     run, active = core.run, core.jobs.active
     if run is None or active is None:
         return {"job": None, "generation": 0, "reason": "no job trains", "groups": []}
+    basis = run.report_basis()
     return {
         "job": active.id,
         "generation": run.view.generation,
         "reason": run.view.groups_reason,
-        "groups": [_group(run, spec) for spec in run.view.groups],
+        "groups": [_group(basis, spec) for spec in run.view.groups],
     }
 
 
@@ -66,8 +67,7 @@ def _set_by_hand(core: Core, worker: str) -> Portrait:
     return unmeasured(worker, device, core.portraits.starting_speeds[worker], core.unix_time())
 
 
-def _group(run: JobRun, spec: GroupSpec) -> dict[str, Any]:
-    basis = run.report_basis()
+def _group(basis: ReportBasis, spec: GroupSpec) -> dict[str, Any]:
     expected = None
     if basis.costs and spec.batch_size > 0:
         costs = [basis.costs[member] for member in spec.members]
@@ -76,14 +76,13 @@ def _group(run: JobRun, spec: GroupSpec) -> dict[str, Any]:
         "group": spec.group,
         "members": list(spec.members),
         "batch_size": spec.batch_size,
-        "shares": _shares(run, spec),
+        "shares": _shares(basis, spec),
         "samples_per_s": expected,
     }
 
 
-def _shares(run: JobRun, spec: GroupSpec) -> dict[str, float]:
+def _shares(basis: ReportBasis, spec: GroupSpec) -> dict[str, float]:
     """Each member's part of a batch of typical samples."""
-    basis = run.report_basis()
     whole = Interval(0, 0, spec.batch_size)
     if spec.costs:
         tokens = np.rint(np.arange(spec.batch_size + 1) * basis.tokens_per_sample).astype(np.int64)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,5 +90,5 @@ def _solo(basis: ReportBasis, worker: str) -> float | None:
     return round(cost.cost.samples_per_s(basis.batch_size, basis.tokens_per_sample), 1) if cost is not None else None
 
 
-def _percentile(values: array[float], percent: float) -> float:
-    return round(float(np.percentile(np.asarray(values), percent)), 3) if values else 0.0
+def _percentile(values: Collection[float], percent: float) -> float:
+    return round(float(np.percentile(np.fromiter(values, np.float32), percent)), 3) if values else 0.0

@@ -73,6 +73,7 @@ def _key(config: JobConfig, node: Node) -> str:
     """What a portrait is true for: the device in its place, and the work."""
     fields = config.to_dict()
     work = {name: fields[name] for name in ("features", "model", "tables", "compression")}
-    work["precision"] = fields["training"]["precision"]
+    # What fits, and what was probed, is known up to the size of a batch.
+    work |= {name: fields["training"][name] for name in ("precision", "batch_size")}
     place = [node.host, node.name, node.device, work]
     return hashlib.sha256(json.dumps(place, sort_keys=True).encode()).hexdigest()[:32]

@@ -66,6 +66,7 @@ def test_another_device_is_not_known(stranger: Node) -> None:
         {"model": {"type": "deepfm", "embedding_dim": 4, "hidden": [2]}},
         {"features": [{"name": "user", "kind": "categorical"}, {"name": "item", "kind": "categorical"}]},
         {"training": {"passes": 2, "batch_size": 8, "precision": "bf16"}},
+        {"training": {"passes": 2, "batch_size": 16}},
         {"compression": {"embedding": "fp16"}},
         {"tables": {"default": {"row_dtype": "fp16"}}},
     ],
@@ -80,7 +81,7 @@ def test_other_work_costs_something_else(changes: dict[str, Any]) -> None:
     "changes",
     [
         {"name": "another"},
-        {"training": {"passes": 9, "batch_size": 800, "seed": 5}},
+        {"training": {"passes": 9, "batch_size": 8, "seed": 5}},
         {"sync": {"mode": "async"}},
         {"heterogeneous": True},
     ],
