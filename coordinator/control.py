@@ -63,7 +63,8 @@ class ControlServer:
         self._store = store
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._router = self._context.socket(zmq.ROUTER)
-        self._router.setsockopt(zmq.LINGER, 500)
+        # Closing ends as soon as the last words are out; on a busy machine that takes a while.
+        self._router.setsockopt(zmq.LINGER, 3000)
         self._router.setsockopt(zmq.MAXMSGSIZE, MAX_CONTROL_BYTES)
         self._router.setsockopt(zmq.ROUTER_MANDATORY, 1)  # what cannot be sent is an error here, not dropped in silence
         try:
