@@ -19,7 +19,7 @@ from benchmarks.support.emulated_runs import Card, JobShape, Run, job_of, run_on
 from benchmarks.support.lines import Line, put_out, readable
 from benchmarks.support.solo_runs import Solo, SoloSpeed, solo_speeds
 from benchmarks.support.unlike_case import Case, Limit, Measured, Workload, line_of
-from benchmarks.support.unlike_data import write_beauty, write_frappe
+from benchmarks.support.unlike_data import data_folder, write_beauty, write_frappe
 from benchmarks.support.unlike_findings import (
     after_a_wrong_portrait,
     after_throttling,
@@ -154,6 +154,8 @@ def main(json: bool, quick: bool = False) -> int:
 
 def lines(quick: bool, names: Collection[str] = ()) -> Iterator[Line]:
     """The lines of the cases of these names, or of all; `quick`: of one case, and shortened to seconds."""
+    for name, file in (("frappe", "train.csv.gz"), ("beauty_seq", "beauty.txt")):
+        data_folder(name, file)  # said before anything starts
     chosen = [case for case in CASES if not names or case.name in names]
     solo_s = SOLO_S
     if quick:

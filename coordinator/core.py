@@ -160,7 +160,8 @@ class Core:
         term = getattr(message, "term", self.term)
         if run is None or term != run.term:
             current = run.term if run is not None else self.term
-            return self._refuse(message, f"it is of term {term}, now is {current}", term, current)
+            why = f"it is of term {term}, now is {current}" if run is not None else "no job runs"
+            return self._refuse(message, why, term, current)
         if isinstance(message, NodeFailed):
             return self._node_failed(message, now_s)
         if isinstance(message, Staged):

@@ -51,7 +51,7 @@ def groups_view(core: Core) -> dict[str, Any]:
     return {
         "job": active.id,
         "generation": run.view.generation,
-        "reason": run.view.groups_reason,
+        "reason": "; since then ".join(filter(None, (run.view.groups_reason, run.view.shares_reason))),
         "groups": [_group(basis, spec) for spec in run.view.groups],
     }
 

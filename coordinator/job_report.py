@@ -11,7 +11,7 @@ import numpy as np
 from coordinator.accounts import Accounts, WorkerAccount
 from coordinator.events import GroupSpec, MemberCost
 from coordinator.portrait import Portrait
-from coordinator.shares import advice, equal_shares_s
+from coordinator.shares import advice, equal_shares_s, finishing_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +72,15 @@ def heterogeneity(accounts: Accounts, basis: ReportBasis, samples_per_s: float) 
             "imbalance": imbalance,
         }
     solos = sum(_solo(basis, worker) or 0.0 for worker in basis.costs)
-    equal_s = equal_shares_s(basis.batch_size, list(basis.costs.values()), basis.tokens_per_sample)
+    costs = list(basis.costs.values())
+    # Grants, decisions and waiting take their time with any shares: as much as they take now.
+    matched_s = finishing_s(basis.batch_size, costs, basis.tokens_per_sample)
+    besides_s = max(0.0, basis.batch_size / samples_per_s - matched_s) if samples_per_s > 0 else 0.0
+    equal_s = besides_s + equal_shares_s(basis.batch_size, costs, basis.tokens_per_sample)
     return {
         "throughput_over_sum_of_solo": round(samples_per_s / solos, 4) if solos else None,
         "sum_of_solo_samples_per_s": round(solos, 1),
-        "equal_shares_samples_per_s": round(basis.batch_size / equal_s, 1),
+        "equal_shares_samples_per_s": round(basis.batch_size / equal_s, 1) if len(costs) > 1 else None,
         "advice": [
             {"worker": one.worker, "reason": one.reason, "gain": round(one.gain, 4)}
             for one in advice(basis.batch_size, basis.costs, basis.tokens_per_sample, basis.min_share)

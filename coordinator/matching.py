@@ -15,9 +15,13 @@ from coordinator.group_lags import GroupLags
 from coordinator.grouping import Candidate, Regrouper, partition
 from coordinator.portrait import Portrait
 from coordinator.portrait_book import PortraitBook
-from coordinator.shares import batch_sizes_by_time, group_batch_sizes
+from coordinator.shares import batch_sizes_by_time, finishing_s, group_batch_sizes
 from geartrain.wire.messages import Staged
 
+TRIAL = 50
+"""A worker that gets nothing is tried with this part of an equal share."""
+RARELY = 1000
+"""Windows until a worker whose steps have shown that it can have nothing is tried again."""
 LOOK_EVERY = 20
 """Windows between two looks at whether other groups were better."""
 MAX_LISTED = 8
@@ -69,6 +73,7 @@ class Matcher:
         self._lags = GroupLags()
         self._groups: tuple[GroupSpec, ...] = ()
         self._gone: set[str] = set()
+        self._try_at: dict[str, int] = {}
 
     def match(self) -> Matching:
         """Groups and shares by the portraits as they are."""
@@ -110,13 +115,42 @@ class Matcher:
         """A step of the group took so long, from its grant to its arrival, and each member so long for its own part."""
         self._lags.add(group, seconds, own_s)
 
-    def rebalance(self, version: int) -> Matching | None:
-        """Other batches for the same groups, where they do not arrive together; to be asked after every window."""
+    def rebalance(self, version: int, unix_time: float) -> Matching | None:
+        """Other batches for the same groups, where they do not arrive together, and a trial for workers that get
+        nothing; to be asked after every window."""
         if version < self._balance_at:
             return None
         self._balance_at = version + LOOK_EVERY
-        reason = self._lags.look([spec.group for spec in self._groups])
-        return self.reshare(reason) if reason else None
+        reasons = [self._lags.look([spec.group for spec in self._groups]), *self._try_idle(version, unix_time)]
+        said = "; ".join(reason for reason in reasons if reason)
+        return self.reshare(said) if said else None
+
+    def _try_idle(self, version: int, unix_time: float) -> list[str]:
+        """Doubt the portraits of workers that get nothing: no step could ever correct them. Why, for each."""
+        settings, costs = self._settings, self.book.costs()
+        workers = [worker for spec in self._groups for worker in spec.members]
+        members = [[costs[worker]] for worker in workers]
+        tokens, least = settings.tokens_per_sample, max(1, settings.min_share)
+        sizes = batch_sizes_by_time(settings.batch_size, members, tokens, settings.min_share)
+        trial = max(least, settings.batch_size // (TRIAL * len(workers)))
+        together_s = finishing_s(settings.batch_size, [costs[worker] for worker in workers], tokens)
+        reasons = []
+        for worker, size in zip(workers, sizes, strict=True):
+            holds = costs[worker].max_samples
+            if size > 0 or (holds is not None and holds < trial):
+                self._try_at.pop(worker, None)
+                continue
+            # What steps have found is doubted more rarely than what was never tried.
+            patience = RARELY if self.portraits[worker].source == "steps" else 0
+            if version < self._try_at.setdefault(worker, version + patience):
+                continue
+            self._try_at[worker] = version + RARELY
+            predicted_s = costs[worker].cost.seconds(trial, trial * tokens)
+            # (A little less than the time of the others: with it, they finish a little earlier.)
+            factor = 0.9 * together_s / predicted_s
+            said = f"gets nothing by its portrait and is tried with about {trial} samples a step"
+            reasons.append(self.book.doubt(worker, factor, said, unix_time).reason)
+        return reasons
 
     def reshare(self, reason: str) -> Matching | None:
         """Shares of the groups that are, by the portraits as they are now; None when nothing changes."""

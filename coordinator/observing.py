@@ -74,4 +74,4 @@ class MatchingObserver:
     def take_shares(self, version: int) -> Matching | None:
         """The shares that what was seen asks for, if it does, once; `version` is the cluster's."""
         wanted, self._new_shares = self._new_shares, None
-        return wanted or self._matcher.rebalance(version)
+        return wanted or self._matcher.rebalance(version, self._unix_time())

@@ -15,8 +15,9 @@ class Portrait:
     """A worker as it was measured on real steps of the job.
 
     `device` is the spec that it was started with; `model`, `vendor` and `emulated` as the device says. `source`:
-    "probed", "set" (by a person), "stored" (measured before a restart) or "steps" (corrected by steps of training);
-    `reason` says the same in words. `cost` was fitted to `num_probes` steps, `num_outliers` of them left out.
+    "probed", "set" (by a person), "stored" (measured in an earlier job), "steps" (corrected by steps of training) or
+    "tried" (in doubt: its steps will tell); `reason` says the same in words. `cost` was fitted to `num_probes` steps,
+    `num_outliers` of them left out.
     `measured_at`: seconds since 1970 of the last change of the cost.
 
     `step_samples` and `tokens_per_sample` describe the largest step that was probed: what `samples_per_s` is told for.

@@ -99,6 +99,13 @@ class PortraitBook:
             )
         return self._change(_set(self.portrait(worker), samples_per_s, unix_time))
 
+    def doubt(self, worker: str, factor: float, reason: str, unix_time: float) -> PortraitChange:
+        """Take the worker to need `factor` times what its portrait says, until its steps tell."""
+        portrait = self.portrait(worker)
+        said = f"{worker} {reason}; before: {portrait.reason}"
+        cost = portrait.cost.scaled(factor)
+        return self._change(replace(portrait, source="tried", cost=cost, measured_at=unix_time, reason=said))
+
     def observe(self, worker: str, timing: StepTiming, unix_time: float) -> PortraitChange | None:
         """A real step of the worker; the change, when its steps show that the portrait is no longer right.
 
@@ -174,7 +181,9 @@ def _pooled(kind: Sequence[Portrait]) -> dict[str, CostModel]:
     predicted = {one.worker: one.cost.seconds(step_samples, num_tokens) for one in kind}
     # The lower of two: a card that slows down leaves its only twin when it differs by that much, not by twice that.
     middle = median_low(predicted.values())
-    near = [one for one in kind if abs(predicted[one.worker] / middle - 1.0) <= LIKE]
+    # Measurements that scatter much say little: it takes more to tell such cards apart.
+    like = max(LIKE, 2.0 * max(one.cost.error for one in kind))
+    near = [one for one in kind if abs(predicted[one.worker] / middle - 1.0) <= like]
     costs = [one.cost for one in near]
     mean = CostModel(
         math.fsum(cost.fixed_s for cost in costs) / len(costs),

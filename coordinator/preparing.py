@@ -9,7 +9,7 @@ from coordinator.matching import Matcher, Matching, match_equally
 from coordinator.plan import JobPlan
 from coordinator.portrait_book import PortraitBook
 from coordinator.script import JobScript, Script
-from geartrain.errors import CheckpointError, ConfigError, GeartrainError
+from geartrain.errors import CheckpointError, GeartrainError
 from geartrain.wire.messages import (
     DensePlaced,
     DenseSegment,
@@ -92,15 +92,7 @@ class Preparation(JobScript):
         """A portrait of every worker: of an earlier job on the same device, or from probes."""
         plan, settings = self._plan, self._config.portrait
         began_s = self._now_s
-        strangers = [worker for worker in settings.initial if worker not in plan.workers]
-        if strangers:
-            names = ", ".join(plan.workers)
-            raise ConfigError(
-                f"portrait.initial.{strangers[0]}: there is no such worker, the workers are {names}",
-                field=f"portrait.initial.{strangers[0]}",
-                value=strangers[0],
-                expected=f"one of {names}",
-            )
+        settings.check_workers(list(plan.workers))
         probe = Probe(
             term=self.term,
             job=plan.job,

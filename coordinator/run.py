@@ -103,7 +103,7 @@ class JobRun(Preparation):
         change = matcher.book.put(worker, samples_per_s, self._unix_time())
         # At other times the pass that begins next, or the new groups, take it over.
         if self._training is not None and self.view.state == "training" and not self._regrouping:
-            self._change_shares(self._training, matcher.reshare(change.reason))
+            self._change_shares(self._training, matcher.reshare(f"{worker} is {change.reason}"))
         return self._take_commands()
 
     def report_basis(self) -> ReportBasis:

@@ -18,17 +18,18 @@ class RunView:
     version: int = 0
     groups: tuple[GroupSpec, ...] = ()
     groups_reason: str = "groups are not formed yet"
+    shares_reason: str = ""
     generation: int = 0
     events: list[tuple[str, str]] = field(default_factory=list)
 
     def groups_formed(self, groups: Iterable[GroupSpec], reason: str) -> None:
         """These groups live from now on: a new generation."""
         self.generation += 1
-        self.shares_changed(groups, reason)
+        self.groups, self.groups_reason, self.shares_reason = tuple(groups), reason, ""
 
     def shares_changed(self, groups: Iterable[GroupSpec], reason: str) -> None:
         """The same groups have other batches or shares."""
-        self.groups, self.groups_reason = tuple(groups), reason
+        self.groups, self.shares_reason = tuple(groups), reason
 
 
 def brief(metrics: dict[str, Any]) -> str:

@@ -20,6 +20,8 @@ from geartrain.types import Interval
 _USEFUL = 0.1
 """A share is useful when it is at least this part of an equal share."""
 
+_WORTH_SAYING = 1.01
+"""Advice that would make training faster by less is none."""
 _FASTER = 1.05
 """A worker is faster than another by at least this factor; what is less may be noise."""
 
@@ -208,7 +210,7 @@ def advice(
             f"costs most: {speeds[slowest]:.0f} samples/s alone; if it were as fast as {names[model]}, "
             f"{speeds[model]:.0f}, training would be {gain:.3f} times as fast"
         )
-        if gain > 1:
+        if gain >= _WORTH_SAYING:
             said.append(Advice(names[slowest], reason, gain))
     return said
 

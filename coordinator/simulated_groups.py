@@ -75,7 +75,7 @@ class GroupChooser:
                 changed = matching
                 self._costs.clear()
                 self._asks_until = version + ASK_FOR
-        return changed or self._matcher.rebalance(version)
+        return changed or self._matcher.rebalance(version, now_s)
 
     def regroup(self, version: int) -> Matching | None:
         """Other groups, with ids of their own, where they are clearly better."""

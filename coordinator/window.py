@@ -98,7 +98,8 @@ class WindowMachine:
         elif isinstance(event, GroupsChanged):
             self._change_groups(event)
         command = self._decide(round_state, event.now_s)
-        self._reason = command.reason
+        if isinstance(command, Decide) or any(self._queues.values()):
+            self._reason = command.reason  # while nothing has arrived, that of the last decision stays to be seen
         return [command]
 
     def change(self, settings: WindowSettings) -> None:

@@ -57,6 +57,7 @@ def train(
     job = load_config(config, [*overrides, *options])
     task = _task(job, resume, init_from)
     workers = resolve_devices(worker_num, devices)
+    job.portrait.check_workers([f"w{number}" for number in range(len(workers))])
     roots = default_allowed_roots(config.resolve().parent)
     if "checkpoint" in task:
         roots = (*roots, Path(task["checkpoint"]))

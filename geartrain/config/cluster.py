@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
 from geartrain.config.section import Expect, PositiveInt, PositiveNumber, Section, within_int64
+from geartrain.errors import ConfigError
 
 
 class CompressionConfig(Section):
@@ -43,6 +45,18 @@ class PortraitConfig(Section):
     doubt is noticed at once, and does not wait for that."""
     initial: dict[str, InitialPortrait] = Field(default_factory=dict)
     """Starting values by the name of the worker (w0, w1, ... in the order of the --device options)."""
+
+    def check_workers(self, workers: Sequence[str]) -> None:
+        """Raises `ConfigError` for a starting value of a worker that is not among `workers`."""
+        for worker in self.initial:
+            if worker not in workers:
+                names = ", ".join(workers)
+                raise ConfigError(
+                    f"portrait.initial.{worker}: there is no such worker, the workers are {names}",
+                    field=f"portrait.initial.{worker}",
+                    value=worker,
+                    expected=f"one of {names}",
+                )
 
 
 class RoutingConfig(Section):

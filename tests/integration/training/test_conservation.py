@@ -122,9 +122,7 @@ def _staleness(arrivals: list[Arrived], decisions: list[Decided], depth: int) ->
 
 @pytest.mark.parametrize("depth", DEPTHS)
 def test_with_one_group_every_mode_is_synchronous_training(runs: Runs, depth: int) -> None:
-    sync, hybrid, asynchronous = (
-        read_state(runs.of(mode, 3, depth).result["checkpoint"]).bits() for mode in MODES
-    )
+    sync, hybrid, asynchronous = (read_state(runs.of(mode, 3, depth).result["checkpoint"]).bits() for mode in MODES)
     assert sync == hybrid == asynchronous
 
 

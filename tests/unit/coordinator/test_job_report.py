@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from coordinator.accounts import Accounts
 from coordinator.events import GroupSpec, StepId
 from coordinator.job_report import ReportBasis, heterogeneity, worker_rows
-from coordinator.shares import equal_shares_s
+from coordinator.shares import equal_shares_s, finishing_s
 from geartrain.wire.messages import Staged
 
 CARDS = {
@@ -130,7 +130,9 @@ def test_throughput_is_told_beside_the_sum_of_the_solo_ones_and_equal_shares() -
     said = heterogeneity(Accounts(), basis(), 5700.0)
     assert said["sum_of_solo_samples_per_s"] == 6000.0
     assert said["throughput_over_sum_of_solo"] == 0.95
-    assert said["equal_shares_samples_per_s"] == 3000.0
+    # A batch of 600 takes 5.3 ms more than its members' steps: it would with equal shares, too.
+    assert said["equal_shares_samples_per_s"] == pytest.approx(600 / (600 / 3000 + 600 / 5700 - 600 / 6000), rel=1e-3)
+    assert heterogeneity(Accounts(), basis(), 0.0)["equal_shares_samples_per_s"] == 3000.0
     assert said["imbalance"] == {"p50": None, "p90": None}
 
 
@@ -145,7 +147,9 @@ def test_solo_throughputs_are_those_of_whole_batches_of_typical_samples() -> Non
     said = heterogeneity(Accounts(), known, 100.0)
     assert said["sum_of_solo_samples_per_s"] == pytest.approx(sum(solos), rel=1e-3)
     costs = list(book.costs().values())
-    assert said["equal_shares_samples_per_s"] == pytest.approx(600 / equal_shares_s(600, costs, 10.0), rel=1e-3)
+    besides_s = 600 / 100.0 - finishing_s(600, costs, 10.0)
+    equal_s = equal_shares_s(600, costs, 10.0) + besides_s
+    assert said["equal_shares_samples_per_s"] == pytest.approx(600 / equal_s, rel=1e-3)
 
 
 def test_who_costs_most_and_who_has_no_useful_share_is_told() -> None:

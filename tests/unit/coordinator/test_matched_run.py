@@ -300,13 +300,32 @@ def test_groups_that_need_longer_for_themselves_get_smaller_batches() -> None:
     for _ in range(30):
         matcher.step_took(fast.group, 0.010, [0.010, 0.010])
         matcher.step_took(slow.group, 0.014, [0.010, 0.010])
-    changed = matcher.rebalance(1000)
+    changed = matcher.rebalance(1000, 0.0)
     assert changed is not None
     assert "what groups need beside their members' own times" in changed.reason
     sizes = {spec.group: spec.batch_size for spec in changed.groups}
     assert sum(sizes.values()) == 70
     # 5,000 a second for t, and 2,000 a second for t - 4 ms, make 70 samples in 11.1 ms.
     assert sizes[slow.group] == pytest.approx(14, abs=1)
-    assert matcher.rebalance(1000) is None
+    assert matcher.rebalance(1000, 0.0) is None
     nodes.run()
     prove_conservation(nodes.entries, 70 * 100, 1)
+
+
+@pytest.mark.parametrize("true_speed", [1000.0, 40.0])
+def test_a_worker_that_gets_nothing_by_a_wrong_portrait_is_tried(true_speed: float) -> None:
+    """No step could ever correct the portrait of a worker that has none."""
+    nodes = unlike_nodes({**UNLIKE, "w3": true_speed})
+    initial = {"portrait": {"initial": {"w3": {"samples_per_s": 1.0}}}}
+    nodes.submit(job_config(**{**config(group_size=4), **initial}), data_index(train=70 * 300))
+    nodes.run(lambda: nodes.core.run is not None and nodes.core.run.view.version >= 5)
+    assert shares(nodes)["w3"][-1] == 0
+    nodes.run(lambda: nodes.core.run is not None and nodes.core.run.view.version >= 150)
+    assert nodes.core.run is not None
+    reasons = [entry.reason for entry in nodes.entries if isinstance(entry, journal.SharesChanged)]
+    assert "w3 gets nothing by its portrait and is tried" in reasons[0]
+    assert nodes.core.run.matcher is not None
+    assert nodes.core.run.matcher.portraits["w3"].source == "steps"
+    assert shares(nodes)["w3"][-1] == pytest.approx(70 * true_speed / (6000 + true_speed), abs=1)
+    nodes.run()
+    prove_conservation(nodes.entries, 70 * 300, 1)
