@@ -37,12 +37,17 @@ class GroupLags:
         """The lag in force."""
         return self._lags_s.get(group, 0.0)
 
+    def forget(self) -> None:
+        """No lag is in force any more, and nothing is known of any."""
+        self._recent.clear()
+        self._lags_s.clear()
+
     def look(self, groups: Sequence[int]) -> str:
         """Take over what the steps of these live groups say, where that is worth other batches; why, or ''."""
         self._recent = {group: known for group, known in self._recent.items() if group in groups}
         if len(groups) < 2 or any(len(self._recent.get(group, ())) < MIN_STEPS for group in groups):
             return ""
-        step_s = max(median(seconds for seconds, _ in self._recent[group]) for group in groups)
+        step_s = min(median(seconds for seconds, _ in self._recent[group]) for group in groups)
         found = {group: min(self._found_s(group), MOST * step_s) for group in groups}
         moved = [found[group] - self.lag_s(group) for group in groups]
         if max(moved) - min(moved) <= WORTH * step_s:

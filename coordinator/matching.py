@@ -6,6 +6,7 @@ changes gives new shares from the next grant on, and new groups where these are 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -20,8 +21,8 @@ from geartrain.wire.messages import Staged
 
 TRIAL = 50
 """A worker that gets nothing is tried with this part of an equal share."""
-RARELY = 1000
-"""Windows until a worker whose steps have shown that it can have nothing is tried again."""
+RETRY_AFTER = 100
+"""Windows until a worker whose steps have shown that it can have nothing is tried again; twice as many each time."""
 LOOK_EVERY = 20
 """Windows between two looks at whether other groups were better."""
 MAX_LISTED = 8
@@ -74,6 +75,7 @@ class Matcher:
         self._groups: tuple[GroupSpec, ...] = ()
         self._gone: set[str] = set()
         self._try_at: dict[str, int] = {}
+        self._trials: Counter[str] = Counter()
 
     def match(self) -> Matching:
         """Groups and shares by the portraits as they are."""
@@ -141,10 +143,11 @@ class Matcher:
                 self._try_at.pop(worker, None)
                 continue
             # What steps have found is doubted more rarely than what was never tried.
-            patience = RARELY if self.portraits[worker].source == "steps" else 0
+            patience = RETRY_AFTER * 2 ** self._trials[worker] if self.portraits[worker].source == "steps" else 0
             if version < self._try_at.setdefault(worker, version + patience):
                 continue
-            self._try_at[worker] = version + RARELY
+            del self._try_at[worker]
+            self._trials[worker] += 1
             predicted_s = costs[worker].cost.seconds(trial, trial * tokens)
             # (A little less than the time of the others: with it, they finish a little earlier.)
             factor = 0.9 * together_s / predicted_s
@@ -194,6 +197,10 @@ class Matcher:
         ]
         # Also where batches will be equal: it says when memory cannot hold them.
         batches = batch_sizes_by_time(settings.batch_size, in_groups, settings.tokens_per_sample, settings.min_share)
+        if 0 in batches and in_groups != [list(group) for group in members]:
+            # A group without a batch takes no steps, and could never tell that its lag is over.
+            self._lags.forget()
+            return self._with_shares(groups)
         if _alike([cost for group in in_groups for cost in group]):
             batches = group_batch_sizes(settings.batch_size, [len(group) for group in members], settings.min_share)
         specs = [

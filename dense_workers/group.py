@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import re
 import time
 from collections.abc import Sequence
 
@@ -91,8 +92,10 @@ class SyncGroup:
             collective(*arguments)  # type: ignore[operator]
             self.waited_s += time.perf_counter() - begun_s
         except RuntimeError as error:
+            why = re.sub(r"^\[[^\]]*\] ", "", str(error).splitlines()[0])  # without the place in gloo's source
+            late = f"; a member may not be {TIMEOUT_S:g} s slower than the others" if "imed out" in why else ""
             raise RoleDiedError(
-                f"sync group {self.group} lost a member during {what}: {str(error).splitlines()[0]}",
+                f"sync group {self.group} lost a member during {what}: {why}{late}",
                 group=self.group,
                 members=list(self.members),
             ) from error

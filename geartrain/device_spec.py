@@ -13,7 +13,7 @@ from geartrain.errors import ConfigError
 EXPECTED = "cpu, cuda:N or emulate:samples_per_s=N,..."
 PRECISIONS = ("fp32", "bf16", "fp16")
 
-_NUMBER = re.compile(r"\d+(\.\d*)?([eE][+-]?\d{1,3})?|\.\d+([eE][+-]?\d{1,3})?")
+_NUMBER = re.compile(r"\d+(\.\d*)?([eE][+-]?\d{1,3})?|\.\d+([eE][+-]?\d{1,3})?", re.ASCII)
 _WORD = re.compile(r"\w[\w .+/-]{0,39}", re.ASCII)
 
 

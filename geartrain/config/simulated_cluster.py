@@ -24,6 +24,8 @@ from geartrain.config.validation import validate
 from geartrain.errors import ConfigError
 
 MAX_WORKERS = 2_000
+MAX_TOKENS = 65_535
+"""Of a sample; real data are counted no further."""
 
 
 class SimulatedWorkers(Section):
@@ -40,7 +42,7 @@ class SimulatedTokens(Section):
     """Values in the sequence slots of a sample: any number from `least` to `most`, each as likely as the others."""
 
     least: CountInt
-    most: CountInt
+    most: Annotated[int, Field(ge=0, le=MAX_TOKENS), Expect(f"an integer from 0 to {MAX_TOKENS}")]
 
     @model_validator(mode="after")
     def _check_order(self) -> SimulatedTokens:

@@ -239,3 +239,11 @@ def test_predict_without_a_matching_file_is_refused(checkpoint: Path) -> None:
 def test_predict_into_a_folder_is_refused(tmp_path: Path, checkpoint: Path) -> None:
     result = run("predict", str(checkpoint), "--input", "train.csv", "--out", str(tmp_path))
     assert (result.exit_code, result.stderr.startswith("error: --out: expected a file")) == (2, True)
+
+
+def test_a_precision_that_an_emulated_card_lacks_is_said_before_anything_starts(tmp_path: Path) -> None:
+    devices = ["--device", "emulate:samples_per_s=10,precisions=fp32+bf16", "--device", "emulate:samples_per_s=5"]
+    result = run("train", str(write_job(tmp_path)), *devices, "--set", "training.precision=bf16")
+    assert isinstance(result.exception, ConfigError)
+    assert result.exception.facts["field"] == "training.precision"
+    assert "worker w1 on emulate:samples_per_s=5 cannot compute in bf16" in str(result.exception)

@@ -75,4 +75,15 @@ def test_members_that_are_slower_than_they_were_are_no_lag() -> None:
 def test_a_lag_leaves_its_group_something_to_do() -> None:
     lags = lags_of({0: (0.5, 0.5), 1: (2.0, 0.5)})
     assert lags.look([0, 1])
-    assert lags.lag_s(1) == pytest.approx(1.0), "half of the longest step"
+    assert lags.lag_s(1) == pytest.approx(0.25), "half of the shortest step"
+
+
+def test_a_lag_counts_for_no_more_than_half_of_the_fastest_step() -> None:
+    lags = GroupLags()
+    for _ in range(MIN_STEPS):
+        lags.add(0, 0.045, [0.04])
+        lags.add(1, 0.6, [0.04])
+    assert lags.look([0, 1])
+    assert lags.lag_s(1) == pytest.approx(0.0225)
+    lags.forget()
+    assert (lags.lag_s(0), lags.lag_s(1)) == (0.0, 0.0)

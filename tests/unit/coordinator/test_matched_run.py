@@ -8,6 +8,7 @@ from scripted_nodes import ScriptedNodes, data_index, job_config
 
 from coordinator import adjusting, hardware_views, journal
 from coordinator.conservation import prove_conservation
+from coordinator.matching import Matching
 from coordinator.token_counts import TokenCounts
 from geartrain.errors import ConfigError, ConflictError, NotFoundError
 from geartrain.wire import messages as wire
@@ -329,3 +330,27 @@ def test_a_worker_that_gets_nothing_by_a_wrong_portrait_is_tried(true_speed: flo
     assert shares(nodes)["w3"][-1] == pytest.approx(70 * true_speed / (6000 + true_speed), abs=1)
     nodes.run()
     prove_conservation(nodes.entries, 70 * 300, 1)
+
+
+def test_a_lag_never_leaves_a_group_without_a_batch() -> None:
+    nodes = unlike_nodes()
+    nodes.submit(job_config(**config(window_ms=0)), data_index(train=70 * 60))
+    nodes.run(lambda: nodes.core.run is not None and nodes.core.run.view.version >= 1)
+    assert nodes.core.run is not None
+    matcher = nodes.core.run.matcher
+    assert matcher is not None
+    fast, slow = nodes.core.run.view.groups
+    for _ in range(70):  # lags of more than a step, again and again
+        matcher.step_took(fast.group, 0.010, [0.010, 0.010])
+        matcher.step_took(slow.group, 9.0, [0.010, 0.010])
+        matcher.rebalance(10_000, 0.0)
+    batches = {spec.group: spec.batch_size for spec in (matcher.reshare("look again") or fast_and_slow(nodes)).groups}
+    assert min(batches.values()) > 0
+    nodes.run()
+    prove_conservation(nodes.entries, 70 * 60, 1)
+
+
+def fast_and_slow(nodes: ScriptedNodes) -> Matching:
+    """The groups as they live."""
+    assert nodes.core.run is not None
+    return Matching(nodes.core.run.view.groups, "")
