@@ -12,7 +12,7 @@ from cli_files import write_job
 from click.testing import CliRunner, Result
 
 from geartrain.cli import command
-from geartrain.errors import RoleDiedError
+from geartrain.errors import ConfigError, RoleDiedError
 from geartrain.launch.local import ClusterSpec
 
 RESULT: dict[str, Any] = {
