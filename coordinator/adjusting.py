@@ -6,7 +6,8 @@ from typing import Any
 
 from coordinator.commands import Command
 from coordinator.core import Core
-from geartrain.errors import ConfigError, ConflictError, NotFoundError
+from coordinator.portrait_book import check_speed
+from geartrain.errors import ConflictError, NotFoundError
 
 
 def put_portrait(core: Core, worker: str, samples_per_s: float, now_s: float) -> list[Command]:
@@ -17,13 +18,7 @@ def put_portrait(core: Core, worker: str, samples_per_s: float, now_s: float) ->
     if not any(node.name == worker and node.role == "worker" for node in core.members.all_nodes()):
         names = [node.name for node in core.members.joined("worker")]
         raise NotFoundError(f"there is no worker {worker!r}, there are {names}", field="worker", value=worker)
-    if not 0 < samples_per_s < float("inf"):
-        raise ConfigError(
-            f"samples_per_s: expected a number > 0, got {samples_per_s!r}",
-            field="samples_per_s",
-            value=samples_per_s,
-            expected="a number > 0",
-        )
+    check_speed(samples_per_s)
     if core.run is not None and core.run.matcher is not None:
         return core.run.put_portrait(worker, samples_per_s, now_s)
     core.portraits.starting_speeds[worker] = samples_per_s

@@ -4,16 +4,15 @@ different groups build on versions that are not the same. Pure.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import groupby
 from math import fsum
 
 import numpy as np
 from numpy.typing import NDArray
 
+from coordinator.natural_order import natural_key
 from geartrain.errors import ConfigError
 
 Groups = tuple[tuple[str, ...], ...]
@@ -48,13 +47,6 @@ class Partition:
     groups: Groups
     cost: float
     reason: str
-
-
-@lru_cache(maxsize=4096)
-def natural_key(name: str) -> tuple[tuple[int, int, str], ...]:
-    """Sorts names as people do: w2 before w10."""
-    parts = re.findall(r"\d+|\D+", name)
-    return tuple((0, int(part), part) if part.isdecimal() else (1, 0, part) for part in parts)
 
 
 def partition(candidates: Sequence[Candidate], group_size: int | None = None, price: float = GROUP_PRICE) -> Partition:

@@ -9,8 +9,8 @@ import numpy as np
 
 from coordinator.core import Core
 from coordinator.events import GroupSpec
-from coordinator.grouping import natural_key
 from coordinator.job_report import ReportBasis
+from coordinator.natural_order import natural_key
 from coordinator.portrait import Portrait
 from coordinator.portrait_book import PortraitBook
 from coordinator.portrait_memory import unmeasured

@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from coordinator.natural_order import natural_key
 from geartrain.errors import (
     AuthError,
     ConflictError,
@@ -105,7 +106,7 @@ class Membership:
 
     def all_nodes(self) -> list[Node]:
         """All nodes, lost ones included, by name."""
-        return sorted(self._nodes.values(), key=lambda node: _order(node.name))
+        return sorted(self._nodes.values(), key=lambda node: natural_key(node.name))
 
     def node(self, name: str, incarnation: int) -> Node:
         """The living node of this name and incarnation. Raises NotFoundError, StaleMessageError."""
@@ -192,8 +193,3 @@ class Membership:
 
 def _same_place(node: Node, event: Register) -> bool:
     return (node.role, node.host, node.device) == (event.role, event.host, event.device)
-
-
-def _order(name: str) -> tuple[str, int, str]:
-    match = re.fullmatch(r"(\D*)(\d+)", name)
-    return (match[1], int(match[2]), name) if match else (name, -1, name)

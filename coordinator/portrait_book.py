@@ -90,13 +90,7 @@ class PortraitBook:
 
         Raises ConfigError for what is no speed, NotFoundError for a worker without a portrait.
         """
-        if not 0.0 < samples_per_s < math.inf:
-            raise ConfigError(
-                f"samples_per_s: expected a number > 0, got {samples_per_s}",
-                field="samples_per_s",
-                value=str(samples_per_s),
-                expected="a number > 0",
-            )
+        check_speed(samples_per_s)
         return self._change(_set(self.portrait(worker), samples_per_s, unix_time))
 
     def doubt(self, worker: str, factor: float, reason: str, unix_time: float) -> PortraitChange:
@@ -162,6 +156,17 @@ class PortraitBook:
         return {
             worker: MemberCost(pooled[worker], portrait.max_samples) for worker, portrait in self.portraits().items()
         }
+
+
+def check_speed(samples_per_s: float) -> None:
+    """Raises ConfigError for what is no speed."""
+    if not 0.0 < samples_per_s < math.inf:
+        raise ConfigError(
+            f"samples_per_s: expected a number > 0, got {samples_per_s}",
+            field="samples_per_s",
+            value=str(samples_per_s),  # JSON has no word for NaN and infinity
+            expected="a number > 0",
+        )
 
 
 def _set(portrait: Portrait, samples_per_s: float, unix_time: float) -> Portrait:

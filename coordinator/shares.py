@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coordinator.events import MemberCost
-from coordinator.grouping import natural_key
+from coordinator.natural_order import natural_key
 from coordinator.token_cuts import cut_by_tokens
 from coordinator.water_filling import Basin, Samples
 from geartrain.errors import ConfigError

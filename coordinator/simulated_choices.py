@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from coordinator.grouping import Candidate, Groups, natural_key, partition_cost
+from coordinator.grouping import Candidate, Groups, partition_cost
+from coordinator.natural_order import natural_key
 from coordinator.portrait import Portrait
 from coordinator.simulated_devices import SimulatedWorker
 from coordinator.simulated_groups import GroupChooser

@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from coordinator.cost_model import CostModel
+from coordinator.events import StepId
 from coordinator.portrait import Portrait
 from coordinator.portrait_book import PortraitBook
 from geartrain.wire.message import DeviceFacts, ProbeReport, ProbeTiming
+from geartrain.wire.messages import Staged
 
 
 @dataclass(frozen=True)
@@ -69,3 +71,34 @@ def book_of(cards: Mapping[str, Card]) -> PortraitBook:
     for worker, card in cards.items():
         book.restored(replace(portrait_of(card), worker=worker))
     return book
+
+
+def staged(
+    worker: str,
+    step: StepId,
+    num_samples: int,
+    busy_ms: float,
+    *,
+    wait_ms: float = 0.0,
+    skipped: str = "",
+    host_bound: bool = False,
+) -> Staged:
+    """A member's report of a step."""
+    return Staged(
+        node=worker,
+        incarnation=1,
+        term=1,
+        group=step.group,
+        step=step.step,
+        version=0,
+        num_samples=num_samples,
+        start=0,
+        stop=num_samples,
+        servers={},
+        loss_sum=0.0,
+        skipped=skipped,
+        step_ms=busy_ms + wait_ms,
+        wait_ms=wait_ms,
+        busy_ms=busy_ms,
+        host_bound=host_bound,
+    )

@@ -12,7 +12,8 @@ from cluster_model import steady
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.grouping import GROUP_PRICE, Candidate, Partition, natural_key, partition, partition_cost
+from coordinator.grouping import GROUP_PRICE, Candidate, Partition, partition, partition_cost
+from coordinator.natural_order import natural_key
 from geartrain.errors import ConfigError
 
 SPEEDS = st.sampled_from([500.0, 1000.0, 2000.0, 4000.0, 6000.0]) | st.floats(100, 10_000)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from card_support import Card, book_of
+from card_support import Card, book_of, staged
 from cluster_model import steady
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,7 +14,6 @@ from coordinator.accounts import Accounts
 from coordinator.events import GroupSpec, StepId
 from coordinator.job_report import ReportBasis, heterogeneity, worker_rows
 from coordinator.shares import equal_shares_s, finishing_s
-from geartrain.wire.messages import Staged
 
 CARDS = {
     "w0": Card(3000, "A", precision="bf16", numeric_drift=0.01),
@@ -34,35 +33,12 @@ def classic(groups: Sequence[GroupSpec] = GROUPS) -> ReportBasis:
     return ReportBasis(groups, DEVICES, {}, {}, 600, 0.0, 0)
 
 
-def report(
-    worker: str, step: StepId, num_samples: int, busy_ms: float, wait_ms: float = 0.0, host_bound: bool = False
-) -> Staged:
-    return Staged(
-        node=worker,
-        incarnation=1,
-        term=1,
-        group=step.group,
-        step=step.step,
-        version=0,
-        num_samples=num_samples,
-        start=0,
-        stop=num_samples,
-        servers={},
-        loss_sum=0.0,
-        skipped="",
-        step_ms=busy_ms + wait_ms,
-        wait_ms=wait_ms,
-        busy_ms=busy_ms,
-        host_bound=host_bound,
-    )
-
-
 def accounts_of(*steps: dict[str, tuple[int, float]]) -> Accounts:
     """Steps of one group: samples and milliseconds of each member."""
     accounts = Accounts()
     for number, members in enumerate(steps):
         for worker, (num_samples, busy_ms) in members.items():
-            accounts.reported(report(worker, StepId(9, number), num_samples, busy_ms))
+            accounts.reported(staged(worker, StepId(9, number), num_samples, busy_ms))
         accounts.step_arrived(StepId(9, number))
     return accounts
 
@@ -70,8 +46,8 @@ def accounts_of(*steps: dict[str, tuple[int, float]]) -> Accounts:
 def test_a_row_for_every_worker_in_the_order_of_groups_and_ranks() -> None:
     accounts = Accounts()
     for step, busy_ms in enumerate([100.0, 110.0, 190.0]):
-        accounts.reported(report("w0", StepId(9, step), 300, busy_ms, wait_ms=5.0 * step, host_bound=step == 2))
-        accounts.reported(report("w1", StepId(9, step), 200, 100.0))
+        accounts.reported(staged("w0", StepId(9, step), 300, busy_ms, wait_ms=5.0 * step, host_bound=step == 2))
+        accounts.reported(staged("w1", StepId(9, step), 200, 100.0))
     rows = worker_rows(accounts, basis())
     assert [(row["worker"], row["group"], row["device"]) for row in rows] == [
         ("w2", 0, "cpu"),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import pytest
-from card_support import Card, book_of
+from card_support import Card, book_of, staged
 from cluster_model import steady
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,7 +18,6 @@ from coordinator.plan import match_settings
 from coordinator.shares import cut_by_time, cut_equally
 from geartrain.errors import ConfigError
 from geartrain.types import Interval
-from geartrain.wire.messages import Staged
 
 SPEEDS = {"A100": 6000.0, "V100": 3000.0, "T4": 1000.0, "MI50": 2500.0}
 
@@ -174,28 +173,8 @@ def slow_steps(
     """`count` steps of a worker at this speed; what changes with them."""
     share = max(1, shares(groups)[worker])
     group = next(spec.group for spec in groups if worker in spec.members)
-    reports = [staged(worker, StepId(group, step), share, share / samples_per_s) for step in range(count)]
+    reports = [staged(worker, StepId(group, step), share, 1000 * share / samples_per_s) for step in range(count)]
     return [one for one in (matcher.observe(report, 1000.0) for report in reports) if one is not None]
-
-
-def staged(worker: str, step: StepId, num_samples: int, seconds: float, skipped: str = "") -> Staged:
-    return Staged(
-        node=worker,
-        incarnation=1,
-        term=1,
-        group=step.group,
-        step=step.step,
-        version=0,
-        num_samples=num_samples,
-        start=0,
-        stop=num_samples,
-        servers={},
-        loss_sum=0.0,
-        skipped=skipped,
-        step_ms=0.0,
-        wait_ms=0.0,
-        busy_ms=1000 * seconds,
-    )
 
 
 def test_nothing_changes_without_a_reason() -> None:
@@ -205,8 +184,8 @@ def test_nothing_changes_without_a_reason() -> None:
     for worker, share in shares(found.groups).items():
         speed = matcher.portraits[worker].samples_per_s
         assert slow_steps(matcher, found.groups, worker, speed, 200) == []
-        assert matcher.observe(staged(worker, StepId(3, 0), share, 60.0, skipped="NaN or Inf"), 1.0) is None
-        assert matcher.observe(staged(worker, StepId(3, 0), 0, 60.0), 1.0) is None
+        assert matcher.observe(staged(worker, StepId(3, 0), share, 60_000.0, skipped="NaN or Inf"), 1.0) is None
+        assert matcher.observe(staged(worker, StepId(3, 0), 0, 60_000.0), 1.0) is None
     assert matcher.regroup(10 * LOOK_EVERY) is None
 
 
