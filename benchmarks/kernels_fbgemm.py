@@ -4,12 +4,14 @@ FBGEMM: `SplitTableBatchedEmbeddingBagsCodegen` on the CPU, one table of 5 milli
 numbers, 26 features of 4,096 bags with one id each; forward, and backward from a fixed gradient with its fused update.
 Pooled: the sum of each bag. Unpooled: the row of each id. With one id a bag both give the same numbers.
 
-Here: the same ids through 64-bit keys and the store that servers use, in one process: gather every id's row (which is
-the forward pass of bags with one id), number the distinct keys, sum the gradients of each, update their rows. Ours is
-more work: rows are found by key and have statistics, keys may be new, rows may leave.
+Here: the same ids through 64-bit keys and the store that servers use, in one process and in the order of a step of this
+project: number the distinct keys, gather their rows, copy them to every id (which is the forward pass of bags with one
+id), sum the gradients of each key, update their rows. Ours is more work: rows are found by key and have statistics, keys
+may be new, rows may leave.
 
 `rows_per_s` is FBGEMM's (ids, duplicates included), `geartrain_rows_per_s` is ours; both take turns in each round, and
-figures are medians. FBGEMM's limit has one line per id to read and two to update: the row's and its moment's.
+figures are medians. A turn begins with a step that is not measured, so that caches hold what a step before leaves there,
+as in training, and not what the other side left. FBGEMM's limit has one line per id to read and two to update: the row's and its moment's.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from geartrain.memory import keep_freed_memory
 from geartrain.types import Floats, Indices, Keys
 from kernels.dedup import deduplicate
 from kernels.memory_limit import new_lines
-from kernels.pool import pool_backward
+from kernels.pool import pool_backward, pool_forward
 from kernels.row_store import RowStore
 
 NUM_ROWS, BATCH_IDS, ROUNDS = 5_000_000, 4096 * SLOTS, 9
@@ -101,12 +103,11 @@ def _compare(
     reads, updates = (MemoryLimit(memory, numbers, threads, add=add) for add in (False, True))
     steps: dict[str, Step] = {"ours": ours.step, **{name: peer.bind(batches) for name, peer in peers.items()}}
     seconds: dict[str, list[float]] = {name: [] for name in steps}
-    for step in steps.values():
-        step(0)
     for _ in range(rounds):
         reads.measure()
         updates.measure()
         for name, step in steps.items():
+            step(len(batches.ids) - 1)
             seconds[name].append(seconds_beside([partial(_run_all, step, len(batches.ids))]))
     ours_rows_per_s = batches.size / statistics.median(seconds["ours"])
     limit_rows_per_s = 1 / (1 / reads.lines_per_s() + 2 / updates.lines_per_s())
@@ -143,9 +144,10 @@ class _Ours:
         self._sums = np.zeros(1, dtype=np.uint8)
 
     def step(self, number: int) -> None:
-        keys = self._keys[number]
-        self._gather(keys, np.empty((len(keys), DIM), dtype=np.float32))
-        unique, inverse = deduplicate(keys)
+        unique, inverse = deduplicate(self._keys[number])
+        rows = np.empty((len(unique), DIM), dtype=np.float32)
+        self._gather(unique, rows)
+        pool_forward(rows, inverse, self._offsets, self._sums, len(inverse))
         grads = pool_backward(self._grad, inverse, self._offsets, self._sums, len(unique))
         self._store.apply([contribution(unique, grads)], RULE, number, num_threads=self._threads)
 

@@ -6,6 +6,8 @@ sample b and has the keys `[bag_offsets[bag], bag_offsets[bag + 1])`. Sums run o
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,16 +29,18 @@ def pool_forward(
     """Sum (or mean, where `mean_slots[s]` is not 0) of each bag's rows; an empty bag gives zeros.
 
     `rows` float32[U, D]; `inverse` int64[N] in [0, U); `bag_offsets` int64[S * B + 1]; `mean_slots` uint8[S];
-    `out` float32[B, S, D] is filled when given, else a new array. Raises KernelError on another dtype, shape or range.
+    `out` float32[B, S, D] is filled when given, else a new array. Raises KernelError on another dtype, shape or range;
+    then `out` may be half filled.
     """
     require_array("rows", rows, np.float32, None, None)
     require_array("mean_slots", mean_slots, np.uint8, None)
-    _require_bags(inverse, len(rows), bag_offsets, len(mean_slots) * num_samples)
+    _require_arrays(inverse, bag_offsets, len(mean_slots) * num_samples)
     shape = (num_samples, len(mean_slots), rows.shape[1])
     if out is None:
         out = np.empty(shape, dtype=np.float32)
     require_output("out", out, np.float32, *shape)
-    native.pool_forward(rows, inverse, bag_offsets, mean_slots, out)
+    if not native.pool_forward(rows, inverse, bag_offsets, mean_slots, out):
+        _refuse(inverse, len(rows), bag_offsets)
     return out
 
 
@@ -50,9 +54,10 @@ def pool_backward(
     """
     require_array("grad", grad, np.float32, None, None, None)
     require_array("mean_slots", mean_slots, np.uint8, grad.shape[1])
-    _require_bags(inverse, num_unique, bag_offsets, grad.shape[0] * grad.shape[1])
+    _require_arrays(inverse, bag_offsets, grad.shape[0] * grad.shape[1])
     sums = np.empty((num_unique, grad.shape[2]), dtype=np.float32)
-    native.pool_backward(grad, inverse, bag_offsets, mean_slots, sums)
+    if not native.pool_backward(grad, inverse, bag_offsets, mean_slots, sums):
+        _refuse(inverse, num_unique, bag_offsets)
     return sums
 
 
@@ -67,15 +72,21 @@ def count_shows(inverse: Indices, bag_offsets: Indices, labels: Floats, num_uniq
     num_bags = len(bag_offsets) - 1
     if num_bags % len(labels) if len(labels) else num_bags > 0:
         raise mismatch("bag_offsets", f"a multiple of {len(labels)} bags", f"{num_bags} bags")
-    _require_bags(inverse, num_unique, bag_offsets, num_bags)
+    _require_arrays(inverse, bag_offsets, num_bags)
     shows = np.empty(num_unique, dtype=np.float32)
     clicks = np.empty(num_unique, dtype=np.float32)
-    native.count_shows(inverse, bag_offsets, labels, shows, clicks)
+    if not native.count_shows(inverse, bag_offsets, labels, shows, clicks):
+        _refuse(inverse, num_unique, bag_offsets)
     return shows, clicks
 
 
-def _require_bags(inverse: Indices, num_unique: int, bag_offsets: Indices, num_bags: int) -> None:
+def _require_arrays(inverse: Indices, bag_offsets: Indices, num_bags: int) -> None:
     require_array("inverse", inverse, np.int64, None)
     require_array("bag_offsets", bag_offsets, np.int64, num_bags + 1)
+
+
+def _refuse(inverse: Indices, num_rows: int, bag_offsets: Indices) -> NoReturn:
+    """Say what is out of range, which the kernel found while it worked."""
     require_offsets("bag_offsets", bag_offsets, len(inverse))
-    require_range("inverse", inverse, num_unique)
+    require_range("inverse", inverse, num_rows)
+    raise AssertionError("the kernel found keys out of range where there are none")

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "hashing.h"
+#include "region.h"
 
 namespace geartrain {
 
@@ -16,9 +16,10 @@ public:
     // for all.
     void reset(size_t max_keys, uint64_t* unique) {
         size_t capacity = 16;
-        while (capacity < 2 * max_keys) capacity *= 2;
+        while (capacity < 4 * max_keys) capacity *= 2;
         mask_ = capacity - 1;
-        slots_.assign(capacity, 0);
+        make_room(capacity * sizeof(uint64_t));
+        std::fill_n(slots(), capacity, 0);
         unique_ = unique;
         size_ = 0;
     }
@@ -28,13 +29,15 @@ public:
     // Adds keys[0, size) and calls added(i, number, is_new, hash) for each, in order: a new key has the next number.
     //
     // Whether a key is new cannot be foreseen, so there is no branch on it: every key is written where a new one would
-    // be, and an empty slot stands for that place. `added` does best without such a branch, too.
+    // be, and an empty slot stands for that place. `added` does best without such a branch, too. That a slot is taken by
+    // another key cannot be foreseen either: slots are many, so that it is rare, and hold half of the hash, so that it is
+    // known before the key itself has come from memory.
     template <typename Added>
     void add(const uint64_t* keys, size_t size, Added added) {
-        uint32_t* const slots = slots_.data();
+        uint64_t* const slots = this->slots();
         uint64_t* const unique = unique_;
         const size_t mask = mask_;
-        uint32_t num_distinct = size_;
+        uint64_t num_distinct = size_;
         uint64_t hashes[kAhead];
         for (size_t i = 0; i < std::min(size, kAhead); i++) hashes[i] = mix64(keys[i]);
         for (size_t i = 0; i < size; i++) {
@@ -45,12 +48,15 @@ public:
                 __builtin_prefetch(slots + (next & mask), 1);
             }
             unique[num_distinct] = key;
+            const uint64_t as_new = (hash & kTag) | (num_distinct + 1);
             for (size_t place = hash & mask;; place = (place + 1) & mask) {
-                const uint32_t stored = slots[place];
+                const uint64_t stored = slots[place];
                 const bool is_new = stored == 0;
-                const uint32_t number = is_new ? num_distinct : stored - 1;
+                const uint64_t slot = is_new ? as_new : stored;
+                if (__builtin_expect(((slot ^ hash) & kTag) != 0, 0)) continue;
+                const uint32_t number = static_cast<uint32_t>(slot) - 1;
                 if (__builtin_expect(unique[number] != key, 0)) continue;
-                slots[place] = number + 1;
+                slots[place] = slot;
                 num_distinct += is_new;
                 added(i, number, is_new, hash);
                 break;
@@ -62,10 +68,26 @@ public:
 private:
     static constexpr size_t kAhead = 16;
 
-    std::vector<uint32_t> slots_;  // number + 1, 0 is empty
+    static constexpr uint64_t kTag = 0xFFFFFFFF00000000;
+
+    // Upper half of the hash, and number + 1; 0 is empty.
+    uint64_t* slots() const { return reinterpret_cast<uint64_t*>(region_.data()); }
+
+    // Visits of slots are random, so where small pages happen to lie can double the time of a large set.
+    void make_room(size_t bytes) {
+        if (bytes <= room_) return;
+        region_.release(0, room_);
+        room_ = 0;
+        region_.commit(0, bytes);
+        region_.use_huge_pages(0, bytes, bytes >= kHugePage);
+        room_ = bytes;
+    }
+
+    Region region_{size_t{1} << 37};
+    size_t room_ = 0;  // bytes
     size_t mask_ = 0;
     uint64_t* unique_ = nullptr;
-    uint32_t size_ = 0;
+    uint64_t size_ = 0;
 };
 
 // The set of this thread; kept, because fresh memory would cost more than the work on it.

@@ -34,7 +34,14 @@ inline Float8 load8(const float* from) {
 
 inline void store8(float* to, Float8 eight) { std::memcpy(to, &eight, sizeof eight); }
 
-// These two are by eights: of the plain loops GCC makes code that takes twice the time for a row of 16.
+// These are by eights: of the plain loops GCC makes code that takes two to four times as long for a row of 16.
+// A copy that has no negative zero, as a sum has none.
+inline void add_to_zero(float* __restrict to, const float* __restrict from, size_t size) {
+    const size_t whole = size / 8 * 8;
+    for (size_t i = 0; i < whole; i += 8) store8(to + i, Float8{} + load8(from + i));
+    for (size_t i = whole; i < size; i++) to[i] = 0.0f + from[i];
+}
+
 inline void add_floats(float* __restrict to, const float* __restrict from, size_t size) {
     const size_t whole = size / 8 * 8;
     for (size_t i = 0; i < whole; i += 8) store8(to + i, load8(to + i) + load8(from + i));
@@ -58,14 +65,13 @@ inline float sum8(Float8 eight) {
     return two[0] + two[1];
 }
 
-// Asks for every cache line of [begin, begin + bytes). Inlined always, as all functions that only prefetch must be: GCC
-// drops calls of a function that computes nothing.
+// Asks for every cache line of [begin, begin + bytes), bytes > 0. Inlined always, as all functions that only prefetch
+// must be: GCC drops calls of a function that computes nothing.
 template <int kForWriting>
 [[gnu::always_inline]] inline void prefetch_bytes(const void* begin, size_t bytes) {
-    const uintptr_t stop = reinterpret_cast<uintptr_t>(begin) + bytes;
-    for (uintptr_t line = reinterpret_cast<uintptr_t>(begin) & ~uintptr_t{63}; line < stop; line += 64) {
-        __builtin_prefetch(reinterpret_cast<const void*>(line), kForWriting);
-    }
+    const char* const first = static_cast<const char*>(begin);
+    for (size_t at = 0; at < bytes; at += 64) __builtin_prefetch(first + at, kForWriting);
+    __builtin_prefetch(first + bytes - 1, kForWriting);  // where they do not begin with a line
 }
 
 // The same for records that lie side by side from the start of a cache line, and fill lines or share one.

@@ -18,6 +18,9 @@ public:
         float shows;
     };
 
+    // Of rows with more shows than `least` only.
+    explicit HottestRows(float least = 0.0f) : least_(least), floor_(least) {}
+
     // Shows above which a row belongs to the hottest.
     float floor() const { return floor_; }
 
@@ -58,7 +61,7 @@ private:
         } else if (rows_.size() < kMost) {
             rows_.push_back({key, shows});
         } else {
-            *least() = {key, shows};
+            *coldest() = {key, shows};
         }
         set_floor();
     }
@@ -66,14 +69,14 @@ private:
     std::vector<Row>::iterator find(uint64_t key) {
         return std::find_if(rows_.begin(), rows_.end(), [key](const Row& row) { return row.key == key; });
     }
-    std::vector<Row>::iterator least() {
+    std::vector<Row>::iterator coldest() {
         return std::min_element(rows_.begin(), rows_.end(),
                                 [](const Row& a, const Row& b) { return a.shows < b.shows; });
     }
-    void set_floor() { floor_ = rows_.size() < kMost ? 0.0f : least()->shows; }
+    void set_floor() { floor_ = rows_.size() < kMost ? least_ : coldest()->shows; }
 
     std::vector<Row> rows_;
-    float floor_ = 0.0f;
+    float least_, floor_;
 };
 
 }  // namespace geartrain

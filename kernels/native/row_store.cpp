@@ -56,7 +56,7 @@ void RowStore::choose(RowDtype dtype) {
 template <typename Kind, typename Format, size_t kDim>
 void RowStore::use() {
     pull_ = &RowStore::pull_as<Kind, Format, kDim>;
-    update_range_ = &RowStore::update_range<Kind, Format, kDim>;
+    update_part_ = &RowStore::update_part<Kind, Format, kDim>;
     bear_ = &RowStore::bear<Kind, Format, kDim>;
 }
 
@@ -98,24 +98,24 @@ LifeCounts RowStore::apply(const std::vector<Contribution>& contributions, const
     thread_local MergeRoom room;
     const MergedGradients merged(contributions, dim_, room);
     const size_t num_keys = merged.num_keys();
-    std::vector<Part> parts(std::max(1u, num_threads));
-    Team::of_process().run(parts.size(), [&](size_t t) {
+    std::vector<Part> parts((num_keys + kChunk - 1) / kChunk);  // also for one thread: their number changes nothing
+    Team::of_process().run(num_threads, parts.size(), [&](size_t number) {
         try {
-            (this->*update_range_)(merged, num_keys * t / parts.size(), num_keys * (t + 1) / parts.size(),
-                                   coefficients, version, parts[t]);
+            (this->*update_part_)(merged, number * kChunk, std::min(num_keys - number * kChunk, kChunk), coefficients,
+                                  version, parts[number]);
         } catch (...) {
-            parts[t].failure = std::current_exception();
+            parts[number].failure = std::current_exception();
         }
     });
     for (const Part& part : parts) {
         if (part.failure) std::rethrow_exception(part.failure);
     }
 
-    std::vector<size_t> missing = std::move(parts[0].missing);
-    for (size_t t = 0; t < parts.size(); t++) {
-        if (t > 0) missing.insert(missing.end(), parts[t].missing.begin(), parts[t].missing.end());
-        if (cut_ != nullptr) cut_->keep(parts[t].kept);
-        for (const HottestRows::Row& row : parts[t].hottest.rows()) hottest_.offer(row.key, row.shows);
+    std::vector<size_t> missing;
+    for (Part& part : parts) {
+        missing.insert(missing.end(), part.missing.begin(), part.missing.end());
+        if (cut_ != nullptr) cut_->keep(part.kept);
+        for (const HottestRows::Row& row : part.hottest.rows()) hottest_.offer(row.key, row.shows);
     }
     std::vector<Newborn> newborns = admit(merged, missing, version);
     const size_t num_evicted = make_room(newborns, version);
@@ -148,32 +148,30 @@ template <typename Updates, typename Part, typename PrefetchSum, typename Sum>
 }
 
 template <typename Kind, typename Format, size_t kDim>
-void RowStore::update_range(const MergedGradients& merged, size_t begin, size_t end, const Coefficients& coefficients,
-                            uint32_t version, Part& part) {
+void RowStore::update_part(const MergedGradients& merged, size_t begin, size_t size, const Coefficients& coefficients,
+                           uint32_t version, Part& part) {
     using Updates = RowUpdates<Kind, Format, kDim>;
     const size_t dim = kDim != 0 ? kDim : dim_;
     std::vector<float> room(Updates::kRoomRows * dim);
     const Updates updates(arena_, dim, coefficients, life_.seed, version, room.data());
-    part.hottest = hottest_;
+    part.hottest = HottestRows(hottest_.floor());
+    const uint64_t* keys = merged.keys() + begin;
     uint32_t found[kChunk + kUpdateAhead];
-    for (size_t at = begin; at < end; at += kChunk) {
-        const size_t size = std::min(kChunk, end - at);
-        index_.find_many(merged.keys() + at, size, found);
-        std::fill_n(found + size, kUpdateAhead, kNoRow);
-        if (cut_ != nullptr) keep_for_cut(merged, at, size, found, part.kept);
-        const uint64_t* keys = merged.keys() + at;
-        if (const Contribution* direct = merged.direct()) {
-            const float *grads = direct->grads + at * dim, *shows = direct->shows + at, *clicks = direct->clicks + at;
-            update_found(
-                keys, found, at, size, updates, part,
-                [=](size_t i) __attribute__((always_inline)) { __builtin_prefetch(grads + i * dim, 0, 0); },
-                [=](size_t i) { return MergedGradients::Sum{grads + i * dim, shows[i], clicks[i]}; });
-        } else {
-            update_found(
-                keys, found, at, size, updates, part,
-                [&](size_t i) __attribute__((always_inline)) { merged.prefetch(at + i); },
-                [&](size_t i) { return merged.sum(at + i, room.data()); });
-        }
+    index_.find_many(keys, size, found);
+    std::fill_n(found + size, kUpdateAhead, kNoRow);
+    if (cut_ != nullptr) keep_for_cut(merged, begin, size, found, part.kept);
+    if (const Contribution* direct = merged.direct()) {
+        const float *grads = direct->grads + begin * dim, *shows = direct->shows + begin,
+                    *clicks = direct->clicks + begin;
+        update_found(
+            keys, found, begin, size, updates, part,
+            [=](size_t i) __attribute__((always_inline)) { __builtin_prefetch(grads + i * dim, 0, 0); },
+            [=](size_t i) { return MergedGradients::Sum{grads + i * dim, shows[i], clicks[i]}; });
+    } else {
+        update_found(
+            keys, found, begin, size, updates, part,
+            [&](size_t i) __attribute__((always_inline)) { merged.prefetch(begin + i); },
+            [&](size_t i) { return merged.sum(begin + i, room.data()); });
     }
 }
 

@@ -96,17 +96,17 @@ private:
         uint64_t key, hash;
         size_t number;  // in the merged gradients
     };
-    // What one thread finds while it updates its part of a window; no cache line of it is another thread's.
+    // What is found while a part of a window is updated; no cache line of it is another thread's.
     struct alignas(64) Part {
         std::vector<size_t> missing;
-        HottestRows hottest;
+        HottestRows hottest;  // of those above the floor of all
         KeptRows kept;
         std::exception_ptr failure;
     };
 
     template <typename Kind, typename Format, size_t kDim>
-    void update_range(const MergedGradients& merged, size_t begin, size_t end, const Coefficients& coefficients,
-                      uint32_t version, Part& part);
+    void update_part(const MergedGradients& merged, size_t begin, size_t size, const Coefficients& coefficients,
+                     uint32_t version, Part& part);
     void keep_for_cut(const MergedGradients& merged, size_t begin, size_t size, const uint32_t* rows,
                       KeptRows& kept) const;
     template <typename Kind, typename Format, size_t kDim>
@@ -116,8 +116,8 @@ private:
     void pull_as(const uint64_t* keys, size_t num_keys, float* out) const;
 
     using Pull = void (RowStore::*)(const uint64_t*, size_t, float*) const;
-    using UpdateRange = void (RowStore::*)(const MergedGradients&, size_t, size_t, const Coefficients&, uint32_t,
-                                           Part&);
+    using UpdatePart = void (RowStore::*)(const MergedGradients&, size_t, size_t, const Coefficients&, uint32_t,
+                                          Part&);
     using Bear = void (RowStore::*)(const MergedGradients&, const std::vector<Newborn>&, const Coefficients&, uint32_t);
     template <typename Kind, typename Format, size_t kDim>
     void use();
@@ -151,7 +151,7 @@ private:
     std::vector<uint64_t> cut_deleted_;
     uint64_t longest_growth_ns_ = 0;
     Pull pull_ = nullptr;
-    UpdateRange update_range_ = nullptr;
+    UpdatePart update_part_ = nullptr;
     Bear bear_ = nullptr;
 };
 

@@ -167,23 +167,47 @@ private:
         Buffer<uint8_t> means(num_slots);
         for (uint8_t& mean : means) mean = static_cast<uint8_t>(random_.below(2));
         Buffer<float> rows = floats(num_rows * dim), pooled(num_bags * dim), grads(num_rows * dim);
-        using Forward = void(Matrix<const float>, Vector<const int64_t>, Vector<const int64_t>, Vector<const uint8_t>,
+        using Forward = bool(Matrix<const float>, Vector<const int64_t>, Vector<const int64_t>, Vector<const uint8_t>,
                              Cube<float>);
-        module_.function<Forward>("pool_forward")(rows.matrix<const float>(num_rows), inverse.in(), offsets.in(),
-                                                  means.in(), Cube<float>(pooled.data(), num_samples, num_slots, dim));
+        const auto forward = [&] {
+            return module_.function<Forward>("pool_forward")(rows.matrix<const float>(num_rows), inverse.in(),
+                                                             offsets.in(), means.in(),
+                                                             Cube<float>(pooled.data(), num_samples, num_slots, dim));
+        };
+        EXPECT(forward(), "bags are refused");
         digest_.add(pooled);
-        using Backward = void(Cube<const float>, Vector<const int64_t>, Vector<const int64_t>, Vector<const uint8_t>,
+        using Backward = bool(Cube<const float>, Vector<const int64_t>, Vector<const int64_t>, Vector<const uint8_t>,
                               Matrix<float>);
-        module_.function<Backward>("pool_backward")(Cube<const float>(pooled.data(), num_samples, num_slots, dim),
-                                                    inverse.in(), offsets.in(), means.in(),
-                                                    grads.matrix<float>(num_rows));
+        const auto backward = [&] {
+            return module_.function<Backward>("pool_backward")(
+                Cube<const float>(pooled.data(), num_samples, num_slots, dim), inverse.in(), offsets.in(), means.in(),
+                grads.matrix<float>(num_rows));
+        };
+        EXPECT(backward(), "bags are refused");
         digest_.add(grads);
         Buffer<float> labels = floats(num_samples), shows(num_rows), clicks(num_rows);
-        using CountShows = void(Vector<const int64_t>, Vector<const int64_t>, Vector<const float>, Vector<float>,
+        using CountShows = bool(Vector<const int64_t>, Vector<const int64_t>, Vector<const float>, Vector<float>,
                                 Vector<float>);
-        module_.function<CountShows>("count_shows")(inverse.in(), offsets.in(), labels.in(), shows.vector(),
-                                                    clicks.vector());
+        const auto count_shows = [&] {
+            return module_.function<CountShows>("count_shows")(inverse.in(), offsets.in(), labels.in(), shows.vector(),
+                                                               clicks.vector());
+        };
+        EXPECT(count_shows(), "bags are refused");
         digest_.add(shows);
+        const auto refused = [&](int64_t& number, int64_t wrong) {
+            const int64_t right = std::exchange(number, wrong);
+            EXPECT(!forward() && !backward() && !count_shows(), "keys out of range are taken");
+            number = right;
+        };
+        for (int64_t wrong : {int64_t{-1}, INT64_MIN, INT64_MAX}) refused(offsets[random_.below(num_bags + 1)], wrong);
+        if (num_bags > 1) {
+            int64_t& offset = offsets[1 + random_.below(num_bags - 1)];
+            refused(offset, offsets[num_bags] + 1);
+        }
+        if (inverse.size() == 0) return;
+        for (int64_t wrong : {int64_t{-1}, static_cast<int64_t>(num_rows), INT64_MIN, INT64_MAX}) {
+            refused(inverse[random_.below(inverse.size())], wrong);
+        }
     }
 
     void update_dense() {
