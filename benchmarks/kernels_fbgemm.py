@@ -5,13 +5,14 @@ numbers, 26 features of 4,096 bags with one id each; forward, and backward from 
 Pooled: the sum of each bag. Unpooled: the row of each id. With one id a bag both give the same numbers.
 
 Here: the same ids through 64-bit keys and the store that servers use, in one process and in the order of a step of this
-project: number the distinct keys, gather their rows, copy them to every id (which is the forward pass of bags with one
-id), sum the gradients of each key, update their rows. Ours is more work: rows are found by key and have statistics, keys
-may be new, rows may leave.
+project: number the distinct keys, gather their rows, copy them to every id (which is the forward pass of bags with
+one id), sum the gradients of each key, update their rows. Ours is more work: rows are found by key and have statistics,
+keys may be new, rows may leave.
 
 `rows_per_s` is FBGEMM's (ids, duplicates included), `geartrain_rows_per_s` is ours; both take turns in each round, and
-figures are medians. A turn begins with a step that is not measured, so that caches hold what a step before leaves there,
-as in training, and not what the other side left. FBGEMM's limit has one line per id to read and two to update: the row's and its moment's.
+figures are medians. A turn begins with a step that is not measured, so that caches hold what a step leaves there, as in
+training, and not what the other side left. FBGEMM's limit has one line per id to read and two to update: the row's and
+its moment's.
 """
 
 from __future__ import annotations

@@ -141,7 +141,8 @@ WindowEvent: TypeAlias = StepArrived | Tick | GroupsChanged
 
 @dataclass(frozen=True, slots=True)
 class WeighedStep:
-    """An arrival in a window. `staleness` counts the versions beyond the pipeline depth."""
+    """An arrival in a window. `staleness` counts the versions beyond the pipeline depth, `weight` decays with those
+    beyond what is usual."""
 
     arrival: Arrival
     staleness: int
@@ -153,7 +154,8 @@ class Decide:
     """Close the window.
 
     With contributions (in the order of group ids) it makes `version`, to be applied by all servers; without, nothing is
-    applied and `version` is the one that was. `skipped` steps are decided by it too, at `version`.
+    applied and `version` is the one that was. `most_windows` such windows hold as many samples as a round. `skipped`
+    steps are decided by it too, at `version`.
     After it the caller tells the grants of every decided step, grants again, and hands a `Tick` with the new round.
     """
 
@@ -162,6 +164,7 @@ class Decide:
     skipped: tuple[Arrival, ...]
     divisor: float
     step_scale: float
+    most_windows: float
     reason: str
 
     @property

@@ -68,6 +68,7 @@ class Decided(_Entry, frozen=True):
     weights: list[float]
     divisor: float
     step_scale: float
+    most_windows: float
     dense_lr: float
     sparse_lr: dict[str, float]
     reason: str

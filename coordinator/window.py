@@ -25,6 +25,7 @@ from coordinator.events import (
 )
 from coordinator.spreads import SpreadHistory
 from coordinator.step_durations import StepDurations
+from coordinator.usual_staleness import UsualStaleness
 from geartrain.errors import ConfigError, StaleMessageError
 
 MODES = ("sync", "async", "hybrid")
@@ -83,6 +84,7 @@ class WindowMachine:
         self._last_arrival_s = 0.0
         self._spreads = SpreadHistory()
         self._durations = StepDurations()
+        self._usual = UsualStaleness()
         self._histogram: Counter[int] = Counter()
         self._reason = "no step has arrived"
 
@@ -256,9 +258,12 @@ class WindowMachine:
     ) -> Decide:
         contributions = tuple(self._weigh(head) for head in heads if not head.skipped)
         skipped = tuple(head for head in heads if head.skipped)
+        num_samples = sum(one.arrival.num_samples for one in contributions)
         weighted = sum(one.weight * one.arrival.num_samples for one in contributions)
         planned = sum(round_state.planned.values())
-        self._histogram.update(one.staleness for one in contributions)
+        for one in contributions:
+            self._usual.note(self.version - one.arrival.version)
+            self._histogram[one.staleness] += 1
         if self._settings.mode != "async":
             opened_s = now_s if self._opened_s is None else self._opened_s
             self._spreads.closed(opened_s, max(opened_s, self._last_arrival_s), missing, len(heads))
@@ -275,11 +280,15 @@ class WindowMachine:
             named = ", ".join(f"step {one.step} of group {one.group} ({one.skipped})" for one in skipped)
             reason = f"{reason}; skipped {named}"
         if not contributions:
-            return Decide(self.version, (), skipped, divisor=0.0, step_scale=0.0, reason=reason)
+            return Decide(self.version, (), skipped, divisor=0.0, step_scale=0.0, most_windows=1.0, reason=reason)
         self.version += 1
-        scale = weighted / planned if self._settings.step_scale else 1.0
-        return Decide(self.version, contributions, skipped, weighted, scale, reason)
+        scale, most_windows = 1.0, 1.0
+        if self._settings.step_scale:
+            scale, most_windows = weighted / planned, max(1.0, planned / num_samples)
+        return Decide(self.version, contributions, skipped, weighted, scale, most_windows, reason)
 
     def _weigh(self, arrival: Arrival) -> WeighedStep:
-        beyond = max(0, self.version - arrival.version - self._settings.pipeline_depth)
-        return WeighedStep(arrival, beyond, self._settings.staleness_decay**beyond)
+        staleness = self.version - arrival.version
+        depth = self._settings.pipeline_depth
+        late = max(0, staleness - max(depth, self._usual.median))
+        return WeighedStep(arrival, max(0, staleness - depth), self._settings.staleness_decay**late)

@@ -84,6 +84,7 @@ class Optimizer:
             beta=self.beta,
             min_weight=self.min_weight,
             max_weight=self.max_weight,
+            most_windows=decision.most_windows,
         )
 
 

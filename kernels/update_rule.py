@@ -22,7 +22,9 @@ class UpdateRule:
     `lr` learning rate; `l2` is added as `l2 * parameter` to the gradient; `step_scale` multiplies the update;
     `divisor` (> 0) turns gradient sums into means; `beta1`, `beta2`, `eps` as in the optimizer's paper; `step` >= 1 is
     Adam's t. `l1` and `beta` are FTRL's, whose alpha is `lr` and whose lambda2 is `l2`. Rows, not dense blocks, are
-    kept in [`min_weight`, `max_weight`] by every update. Raises KernelError on numbers that cannot be used.
+    kept in [`min_weight`, `max_weight`] by every update. A row's update stands for the windows since its last one, of
+    which `most_windows` (>= 1) make a whole step: for k of them the divisor and the step scale are k times as large.
+    Raises KernelError on numbers that cannot be used.
     """
 
     lr: float
@@ -37,6 +39,7 @@ class UpdateRule:
     beta: float = 1.0
     min_weight: float = -math.inf
     max_weight: float = math.inf
+    most_windows: float = 1.0
 
     def __post_init__(self) -> None:
         for name in ("lr", "l2", "step_scale", "eps", "l1", "beta"):
@@ -48,6 +51,8 @@ class UpdateRule:
         for name in ("beta1", "beta2"):
             if not 0 <= getattr(self, name) < 1:
                 raise mismatch(name, "a number in [0, 1)", getattr(self, name))
+        if not (math.isfinite(self.most_windows) and self.most_windows >= 1):
+            raise mismatch("most_windows", "a finite number >= 1", self.most_windows)
         if self.step < 1:
             raise mismatch("step", "an integer >= 1", self.step)
         if not -math.inf <= self.min_weight < math.inf:
@@ -76,6 +81,7 @@ class Coefficients(NamedTuple):
     lr: float
     min_weight: float
     max_weight: float
+    most_windows: float
 
 
 def sparse_coefficients(kind: str, rule: UpdateRule) -> Coefficients:
@@ -112,4 +118,5 @@ def _coefficients(rule: UpdateRule, rate: float, root_scale: float) -> Coefficie
         lr=rule.lr,
         min_weight=rule.min_weight,
         max_weight=rule.max_weight,
+        most_windows=rule.most_windows,
     )

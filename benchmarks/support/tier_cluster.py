@@ -133,7 +133,7 @@ class TierCluster:
         """Decide that what was staged is the next window, and wait until every server applied it."""
         contributions = [Contribution(GROUP, self.version, ["w0"], num_samples, 1.0)]
         self.version += 1
-        self.ask(Apply(TERM, self.version, contributions, 1.0, 1.0, 0.0, {TABLE: RULE.lr}, [GROUP]), Applied)
+        self.ask(Apply(TERM, self.version, contributions, 1.0, 1.0, 1.0, 0.0, {TABLE: RULE.lr}, [GROUP]), Applied)
 
     def fill(self, num_rows: int) -> None:
         """Have the rows of `uniform_keys(0, num_rows)` born through pushes."""

@@ -28,7 +28,7 @@ class SyncConfig(Section):
     window_ms: AutoNumber = "auto"
     """Milliseconds that a hybrid window waits after its first arrival; in the other modes no window waits for time."""
     staleness_decay: Annotated[float, Field(gt=0, le=1), Expect("a number > 0 and <= 1")] = 0.9
-    """Weight of a contribution is staleness_decay ** (staleness beyond pipeline_depth)."""
+    """Weight of a contribution is staleness_decay ** (staleness beyond pipeline_depth and beyond what is usual)."""
     max_staleness: AutoCount = "auto"
     """Groups that are ahead wait rather than let a gradient be older than this; auto: 2 * groups + pipeline_depth."""
     step_scale: bool = True

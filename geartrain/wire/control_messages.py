@@ -292,8 +292,9 @@ class Decided(Message, frozen=True):
 class Apply(Message, frozen=True):
     """The decision of window `version`: merge these contributions in this order, update once, let rows leave.
 
-    `pass_versions`: the versions on which the latest passes began, in order, the last being the pass of this window; as
-    many as the expiry of any table looks back to.
+    `most_windows`: so many windows of this one's size hold as many samples as a round, at least 1: a row's update
+    stands for the windows since its last one, up to so many. `pass_versions`: the versions on which the latest passes
+    began, in order, the last being the pass of this window; as many as the expiry of any table looks back to.
     """
 
     term: int
@@ -301,6 +302,7 @@ class Apply(Message, frozen=True):
     contributions: list[Contribution]
     divisor: float
     step_scale: float
+    most_windows: float
     dense_lr: float
     sparse_lr: dict[str, float]
     live_groups: list[int]

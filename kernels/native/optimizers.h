@@ -15,13 +15,22 @@ namespace geartrain {
 
 struct Coefficients {
     float divisor, l2, rate, one_minus_beta1, one_minus_beta2, root_scale, eps;
-    float l1, beta, step_scale, lr, min_weight, max_weight;
+    float l1, beta, step_scale, lr, min_weight, max_weight, most_windows;
+
+    // For a row whose update stands for `windows` windows.
+    [[gnu::always_inline]] Coefficients over(float windows) const {
+        Coefficients c = *this;
+        c.divisor *= windows;
+        c.rate *= windows;
+        c.step_scale *= windows;
+        return c;
+    }
 };
 
-using CoefficientArray = std::array<float, 13>;
+using CoefficientArray = std::array<float, 14>;
 
 inline Coefficients coefficients(const CoefficientArray& c) {
-    return {c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7], c[8], c[9], c[10], c[11], c[12]};
+    return {c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7], c[8], c[9], c[10], c[11], c[12], c[13]};
 }
 
 struct Sgd {

@@ -128,7 +128,7 @@ LifeCounts RowStore::apply(const std::vector<Contribution>& contributions, const
 // Updates those of `size` keys whose rows were found, `part` takes the others: numbers from `begin` on. `found` goes on
 // with kNoRow for kUpdateAhead places. `prefetch_sum` and `sum` ask for and give the merged gradients of the i-th key.
 // A function of its own, so that all that its loop needs has a register.
-template <typename Updates, typename Part, typename PrefetchSum, typename Sum>
+template <bool kWhole, typename Updates, typename Part, typename PrefetchSum, typename Sum>
 [[gnu::noinline]] static void update_found(const uint64_t* keys, const uint32_t* found, size_t begin, size_t size,
                                            Updates updates, Part& part, PrefetchSum prefetch_sum, Sum sum) {
     const auto ask = [&](size_t i) __attribute__((always_inline)) {
@@ -142,7 +142,7 @@ template <typename Updates, typename Part, typename PrefetchSum, typename Sum>
         if (__builtin_expect(found[i] == kNoRow, 0)) {
             part.missing.push_back(begin + i);
         } else {
-            updates.update(found[i], keys[i], sum(i), part.hottest);
+            updates.template update<kWhole>(found[i], keys[i], sum(i), part.hottest);
         }
     }
 }
@@ -160,16 +160,21 @@ void RowStore::update_part(const MergedGradients& merged, size_t begin, size_t s
     index_.find_many(keys, size, found);
     std::fill_n(found + size, kUpdateAhead, kNoRow);
     if (cut_ != nullptr) keep_for_cut(merged, begin, size, found, part.kept);
+    const auto update_all = [&](auto prefetch_sum, auto sum) {
+        if (coefficients.most_windows > 1.0f) {
+            update_found<false>(keys, found, begin, size, updates, part, prefetch_sum, sum);
+        } else {
+            update_found<true>(keys, found, begin, size, updates, part, prefetch_sum, sum);
+        }
+    };
     if (const Contribution* direct = merged.direct()) {
         const float *grads = direct->grads + begin * dim, *shows = direct->shows + begin,
                     *clicks = direct->clicks + begin;
-        update_found(
-            keys, found, begin, size, updates, part,
+        update_all(
             [=](size_t i) __attribute__((always_inline)) { __builtin_prefetch(grads + i * dim, 0, 0); },
             [=](size_t i) { return MergedGradients::Sum{grads + i * dim, shows[i], clicks[i]}; });
     } else {
-        update_found(
-            keys, found, begin, size, updates, part,
+        update_all(
             [&](size_t i) __attribute__((always_inline)) { merged.prefetch(begin + i); },
             [&](size_t i) { return merged.sum(begin + i, room.data()); });
     }
@@ -205,7 +210,7 @@ void RowStore::bear(const MergedGradients& merged, const std::vector<Newborn>& n
         const MergedGradients::Sum sum = merged.sum(newborn.number, room.data());
         // Nothing is lost if a caller gives a key twice in one contribution: its row is updated twice.
         if (const uint32_t known = index_.find(newborn.key, newborn.hash); known != kNoRow) {
-            updates.update(known, newborn.key, sum, hottest_);
+            updates.template update<false>(known, newborn.key, sum, hottest_);
             continue;
         }
         const uint32_t row = arena_.take();

@@ -91,11 +91,18 @@ public:
 
     [[gnu::always_inline]] void prefetch(size_t row) const { rows_.prefetch_all(row); }
 
+    // `kWhole`: a window is a whole step for every row (most_windows is 1), which needs fewer instructions.
+    template <bool kWhole>
     [[gnu::always_inline]] void update(size_t row, uint64_t key, const MergedGradients::Sum& sum,
                                        HottestRows& hottest) const {
         Stored* stored = rows_.values(row);
+        float* state = rows_.state(row);
         if constexpr (kIsLow) Format::widen(stored, wide(), dim());
-        run(stored, rows_.state(row), key, sum, hottest);
+        if constexpr (kWhole) {
+            run(stored, state, key, sum, coefficients_, hottest);
+        } else {
+            run(stored, state, key, sum, coefficients_.over(windows_since(statistics_of(state)->last_version)), hottest);
+        }
     }
 
     // The same for a row that begins with its initial values; those are not rounded before they are updated.
@@ -106,25 +113,32 @@ public:
         std::fill_n(state, Kind::state_width(dim()), 0.0f);
         *statistics_of(state) = {};
         initializer.fill(key, values(stored), dim());
-        run(stored, state, key, sum, hottest);
+        run(stored, state, key, sum, coefficients_.over(coefficients_.most_windows), hottest);
     }
 
 private:
     using Stored = typename Format::Stored;
     static constexpr bool kIsLow = !std::is_same_v<Format, Fp32>;
 
+    // How many windows the update of a row stands for that was last updated at `last_version`: in this very version where
+    // a contribution has its key twice.
+    [[gnu::always_inline]] float windows_since(uint32_t last_version) const {
+        const int64_t windows = static_cast<int64_t>(version_) - last_version;
+        return std::min(coefficients_.most_windows, static_cast<float>(std::max<int64_t>(windows, 1)));
+    }
+
     [[gnu::always_inline]] void run(Stored* stored, float* state, uint64_t key, const MergedGradients::Sum& sum,
-                                    HottestRows& hottest) const {
+                                    const Coefficients& c, HottestRows& hottest) const {
         float* row = values(stored);
         if constexpr (!kNeedsMean<Kind>) {
-            Kind::update(row, state, state + dim(), sum.grads, dim(), coefficients_);
+            Kind::update(row, state, state + dim(), sum.grads, dim(), c);
         } else if constexpr (kDim != 0) {
             float mean[kDim];  // stays in registers
-            Kind::update(row, state, mean, sum.grads, kDim, coefficients_);
+            Kind::update(row, state, mean, sum.grads, kDim, c);
         } else {
-            Kind::update(row, state, room_ + dim(), sum.grads, dim(), coefficients_);
+            Kind::update(row, state, room_ + dim(), sum.grads, dim(), c);
         }
-        if (__builtin_expect(bounded_, 0)) clamp(row, dim(), coefficients_.min_weight, coefficients_.max_weight);
+        if (__builtin_expect(bounded_, 0)) clamp(row, dim(), c.min_weight, c.max_weight);
         if constexpr (kIsLow) round_row<Format>(row, stored, dim(), RoundingBits(key, seed_, version_));
         Statistics& statistics = *statistics_of(state);
         statistics.shows += sum.shows;

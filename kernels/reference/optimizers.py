@@ -13,25 +13,32 @@ LANES = 8
 
 
 class Numbers(NamedTuple):
-    """The coefficients, each rounded to float32."""
+    """The coefficients, each rounded to float32; [N, 1] where it is another one for each row."""
 
-    divisor: np.float32
+    divisor: np.float32 | Floats
     l2: np.float32
-    rate: np.float32
+    rate: np.float32 | Floats
     one_minus_beta1: np.float32
     one_minus_beta2: np.float32
     root_scale: np.float32
     eps: np.float32
     l1: np.float32
     beta: np.float32
-    step_scale: np.float32
+    step_scale: np.float32 | Floats
     lr: np.float32
     min_weight: np.float32
     max_weight: np.float32
+    most_windows: np.float32
 
 
 def rounded(coefficients: Coefficients) -> Numbers:
     return Numbers(*(np.float32(number) for number in coefficients))
+
+
+def over_windows(c: Numbers, windows: Floats) -> Numbers:
+    """The numbers for rows whose updates stand for `windows` float32[N] windows each."""
+    column = windows[:, None]
+    return c._replace(divisor=c.divisor * column, rate=c.rate * column, step_scale=c.step_scale * column)
 
 
 def state_width(kind: str, dim: int) -> int:

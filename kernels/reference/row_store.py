@@ -16,7 +16,7 @@ from kernels.reference.cut import Base, Cut, by_shard, concatenated, select, sha
 from kernels.reference.hashing import shard_of
 from kernels.reference.initializer import initial_rows
 from kernels.reference.low_precision import narrow, widen
-from kernels.reference.optimizers import bound, rounded, state_width, update
+from kernels.reference.optimizers import bound, over_windows, rounded, state_width, update
 from kernels.reference.row_life import admitted, expired, make_room
 from kernels.reference.sketch import Sketch
 from kernels.row_life import RowLife
@@ -76,7 +76,7 @@ class RowStore:
         born, evicted = make_room(self.life, wanted.keys, self._rows, version)
         self._remove(evicted)
         births = without(wanted, ~born)
-        self._add(self._trained(self._unborn(births.keys), births, rule, version))
+        self._add(self._trained(self._unborn(births.keys), births, rule, version, are_new=True))
         return LifeCounts(len(births.keys), len(new.keys) - len(births.keys), int(evicted.sum()))
 
     def expire(self, first_shard: int, last_shard: int, unseen_before: int) -> int:
@@ -142,10 +142,17 @@ class RowStore:
         statistics = np.zeros((len(keys), 2), dtype=np.float32)
         return RowRecords(keys, self._initial(keys), states, statistics, np.zeros(len(keys), dtype=np.uint32))
 
-    def _trained(self, rows: RowRecords, sums: Sums, rule: UpdateRule, version: int) -> RowRecords:
-        """Rows, with values in float32, updated in place; returns what is stored of them, which is rounded once."""
+    def _trained(
+        self, rows: RowRecords, sums: Sums, rule: UpdateRule, version: int, are_new: bool = False
+    ) -> RowRecords:
+        """Rows, with values in float32, updated in place; returns what is stored of them, which is rounded once.
+
+        A new row's update stands for as many windows as a row's can.
+        """
         numbers = rounded(sparse_coefficients(self.optimizer_kind, rule))
-        update(self.optimizer_kind, rows.values, rows.states, sums.grads, numbers)
+        since = np.maximum(version - rows.last_versions.astype(np.int64), 1).astype(np.float32)
+        windows = np.full(len(since), numbers.most_windows) if are_new else np.minimum(numbers.most_windows, since)
+        update(self.optimizer_kind, rows.values, rows.states, sums.grads, over_windows(numbers, windows))
         bound(rows.values, numbers)
         rows.statistics[:, 0] += sums.shows
         rows.statistics[:, 1] += sums.clicks

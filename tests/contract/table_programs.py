@@ -27,6 +27,7 @@ RULES = (
     UpdateRule(lr=0.1, step=1),
     UpdateRule(lr=0.01, l2=0.2, step_scale=0.5, divisor=64.0, eps=1e-10, step=3, l1=0.01),
     UpdateRule(lr=1.0, divisor=0.25, beta1=0.5, beta2=0.9, eps=1e-12, step=1000, beta=0.5),
+    UpdateRule(lr=0.02, l2=0.1, step_scale=0.2, divisor=8.0, step=9, l1=0.01, most_windows=4.5),
     UpdateRule(lr=0.5, step=7, l1=0.5, beta=2.0, min_weight=-0.125, max_weight=0.3),
     UpdateRule(lr=0.0, l2=0.1, step=2, min_weight=-0.05, max_weight=0.05),
 )
@@ -149,7 +150,7 @@ def busy_program(seed: int) -> list[Step]:
         for _ in range(random.integers(1, 5)):
             keys = random.choice(len(KEY_POOL), random.integers(0, 25), replace=False)
             parts.append((tuple(KEY_POOL[key] for key in keys), float(random.choice([1.0, 0.9, 0.1]))))
-        rule = RULES[random.choice([0, 0, 1, 2, 3])]
+        rule = RULES[random.choice([0, 0, 1, 2, 3, 4])]
         return Window(tuple(parts), int(random.integers(1000)), rule, int(random.integers(1, 4)))
 
     steps: list[Step] = [window(), window(), BeginCut(delta=False), window(), ReadCut(500), Sweep(0, 1024, 2)]

@@ -30,7 +30,10 @@ NORMAL = Initializer("normal", 0.3, 11)
 ZERO = Initializer("zero", 0.0, 0)
 KEYS: Keys = mix64(np.arange(NUM_ROWS, dtype=np.uint64))
 RULE = UpdateRule(lr=0.05, l2=0.01, step_scale=0.75, divisor=2.0, l1=0.02, beta=0.5)
-RULES = [replace(RULE, step=step, step_scale=1 / (1 + step % 3)) for step in range(1, NUM_STEPS + 1)]
+RULES = [
+    replace(RULE, step=step, step_scale=1 / (1 + step % 3), most_windows=1 + step % 4)
+    for step in range(1, NUM_STEPS + 1)
+]
 Doubles = NDArray[np.float64]
 
 
@@ -43,31 +46,34 @@ def one_torch_thread() -> Iterator[None]:
     torch.set_num_threads(num_threads)
 
 
-def in_double(kind: str, p: Doubles, state: dict[str, Doubles], sums: Doubles, rule: UpdateRule) -> None:
-    """One update of rows `p` [N, D] in float64, as the papers write it."""
-    mean = sums / rule.divisor
+def in_double(
+    kind: str, p: Doubles, state: dict[str, Doubles], sums: Doubles, rule: UpdateRule, windows: Doubles
+) -> None:
+    """One update of rows `p` [N, D] in float64, as the papers write it, for `windows` [N, 1] windows each."""
+    mean = sums / (rule.divisor * windows)
+    scale = rule.step_scale * windows
     grad = mean + rule.l2 * p
     if kind == "sgd":
-        p -= rule.lr * rule.step_scale * grad
+        p -= rule.lr * scale * grad
     elif kind == "adagrad":
         state["sum"] += grad**2
-        p -= rule.lr * rule.step_scale * grad / (np.sqrt(state["sum"]) + rule.eps)
+        p -= rule.lr * scale * grad / (np.sqrt(state["sum"]) + rule.eps)
     elif kind == "rowwise_adagrad":
         state["sum"] += (grad**2).mean(axis=1, keepdims=True)
-        p -= rule.lr * rule.step_scale * grad / (np.sqrt(state["sum"]) + rule.eps)
+        p -= rule.lr * scale * grad / (np.sqrt(state["sum"]) + rule.eps)
     elif kind in ("adam", "rowwise_adam"):
         square = grad**2 if kind == "adam" else np.broadcast_to((grad**2).mean(axis=1, keepdims=True), grad.shape)
         state["first"] = rule.beta1 * state["first"] + (1 - rule.beta1) * grad
         state["second"] = rule.beta2 * state["second"] + (1 - rule.beta2) * square
         correction = np.sqrt(1 - rule.beta2**rule.step) / (1 - rule.beta1**rule.step)
-        p -= rule.lr * rule.step_scale * correction * state["first"] / (np.sqrt(state["second"]) + rule.eps)
+        p -= rule.lr * scale * correction * state["first"] / (np.sqrt(state["second"]) + rule.eps)
     else:
         sigma = (np.sqrt(state["sum"] + mean**2) - np.sqrt(state["sum"])) / rule.lr
         state["first"] += mean - sigma * p
         state["sum"] += mean**2
         strength = (rule.beta + np.sqrt(state["sum"])) / rule.lr + rule.l2
         excess = np.sign(state["first"]) * np.maximum(np.abs(state["first"]) - rule.l1, 0)
-        p += rule.step_scale * (-excess / strength - p)
+        p += scale * (-excess / strength - p)
     np.clip(p, rule.min_weight, rule.max_weight, out=p)
 
 
@@ -94,6 +100,7 @@ def train(store: RowStore, rules: list[UpdateRule]) -> Floats:
 def train_in_double(kind: str, rules: list[UpdateRule]) -> Doubles:
     rows = initial_rows(KEYS, DIM, NORMAL).astype(np.float64)
     state = {name: np.zeros((NUM_ROWS, DIM)) for name in ("sum", "first", "second")}
+    last_steps = np.zeros((NUM_ROWS, 1))
     for step, rule in enumerate(rules, start=1):
         sums, touched = np.zeros((NUM_ROWS, DIM)), np.zeros(NUM_ROWS, dtype=np.bool_)
         for own, part in contributions_of(step):
@@ -101,7 +108,10 @@ def train_in_double(kind: str, rules: list[UpdateRule]) -> Doubles:
             touched[own] = True
         part_of = {name: value[touched] for name, value in state.items()}
         updated = rows[touched]
-        in_double(kind, updated, part_of, sums[touched], rule)
+        last = last_steps[touched]
+        windows = np.where(last == 0, rule.most_windows, np.minimum(rule.most_windows, step - last))
+        in_double(kind, updated, part_of, sums[touched], rule, windows)
+        last_steps[touched] = step
         rows[touched] = updated
         for name, value in part_of.items():
             state[name][touched] = value
@@ -131,13 +141,42 @@ def test_rows_of_16_bits_follow_the_float64_optimizer_on_average(kind: str, row_
         one = floats(step, 1, dim) + np.float32(0.5)
         part = contribution(keys, dim, 0, shows=1.0)._replace(grads=np.repeat(one, num_rows, axis=0))
         store.apply([part], rule, step)
-        in_double(kind, expected, state, one.astype(np.float64), rule)
+        in_double(kind, expected, state, one.astype(np.float64), rule, np.ones((1, 1)))
     out = np.empty((num_rows, dim), dtype=np.float32)
     store.pull(keys, out)
     errors = out.astype(np.float64) - expected
     spread = errors.std(axis=0)
     assert (spread > 0).all()
     assert (np.abs(errors.mean(axis=0)) <= 5 * spread / num_rows**0.5 + 1e-6).all()
+
+
+@pytest.mark.parametrize("kind", SPARSE_KINDS)
+def test_small_windows_leave_a_row_that_one_of_them_has_where_a_whole_round_does(kind: str) -> None:
+    """A quarter of the round's samples has the row: the same update as from all samples at once, also the next time."""
+    parts = [contribution(KEYS[:5], DIM, seed) for seed in (1, 2)]
+    whole, quarter = RowStore(DIM, kind, NORMAL), RowStore(DIM, kind, NORMAL)
+    rule = UpdateRule(lr=0.05, l2=0.01, divisor=64.0, l1=0.02)
+    for number, part in enumerate(parts):
+        whole.apply([part], rule, 1 + number)
+        quarter.apply([part], replace(rule, divisor=16.0, step_scale=0.25, most_windows=4.0), 2 + 5 * number)
+    assert_same(records_of(quarter).values, records_of(whole).values)
+    assert_same(records_of(quarter).states, records_of(whole).states)
+
+
+def test_a_row_that_many_small_windows_have_takes_a_small_step_in_each() -> None:
+    store = RowStore(DIM, "sgd", ZERO)
+    part = contribution(KEYS[:1], DIM, 1)
+    rule = UpdateRule(lr=1.0, divisor=16.0, step_scale=0.25, most_windows=4.0)
+    for version in (3, 4, 6):
+        store.apply([part], rule, version)
+    # In sgd the step and the mean grow alike, so however many windows an update stands for, it is the same.
+    np.testing.assert_allclose(records_of(store).values, -3 * 0.25 * part.grads / 16.0, rtol=1e-6)
+    ada = RowStore(DIM, "adagrad", ZERO)
+    for version in (3, 4, 6):
+        ada.apply([part], replace(rule, eps=0.0), version)
+    squares = np.cumsum([(part.grads[0] / (16.0 * windows)) ** 2 for windows in (4, 1, 2)], axis=0)
+    expected = sum(-0.25 * part.grads[0] / 16.0 / np.sqrt(square) for square in squares)
+    np.testing.assert_allclose(records_of(ada).values[0], expected, rtol=1e-5)
 
 
 def test_ftrl_makes_exact_zeros_of_what_l1_outweighs() -> None:

@@ -61,7 +61,7 @@ private:
 static Coefficients numbers(Random& random) {
     const float bound = random.one_in(2) ? HUGE_VALF : 2.0f, divisor = random.one_in(2) ? 4.0f : 3.0f;
     return coefficients(CoefficientArray{divisor, 0.01f, 0.05f, 0.1f, 0.001f, 1.0f, 1e-8f, 0.001f, 1.0f, 1.0f, 0.05f,
-                                         -bound, bound});
+                                         -bound, bound, random.one_in(2) ? 1.0f : 4.0f});
 }
 
 // The table under test, and a twin that sees the same windows with one thread and without cuts or growth ahead of time.

@@ -109,7 +109,7 @@ def test_a_job_from_opening_to_shutdown(coordinator: ScriptedCoordinator) -> Non
     client.place_dense([0, 4])
     client.put_dense(np.ones(4, dtype=np.float32))
     out = np.empty(4, dtype=np.float32)
-    apply = Apply(1, 1, [], 0.0, 1.0, 0.1, {"a": 0.1}, [])
+    apply = Apply(1, 1, [], 0.0, 1.0, 1.0, 0.1, {"a": 0.1}, [])
     assert coordinator.ask(apply) == Applied("s0", register.incarnation, 1, 1)
     assert client.pull_dense(1, out) == 1
     client.close()

@@ -143,7 +143,13 @@ class TierCluster:
     ) -> list[Any]:
         live = sorted({one.group for one in contributions} | {0})
         lrs = {spec.name: 0.1 for spec in self.tables}
-        fields: dict[str, Any] = {"term": 1, "step_scale": 1.0, "dense_lr": 0.1, "live_groups": live}
+        fields: dict[str, Any] = {
+            "term": 1,
+            "step_scale": 1.0,
+            "most_windows": 1.0,
+            "dense_lr": 0.1,
+            "live_groups": live,
+        }
         return self.broadcast(
             Apply(
                 version=version,

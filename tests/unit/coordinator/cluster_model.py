@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
+from statistics import median_low
 
 import numpy as np
 from cluster_setting import Costs, RepeatedTokens, Setting, shares_of, specs_of
@@ -31,6 +32,7 @@ from coordinator.events import (
     WindowEvent,
 )
 from coordinator.grants import GiveGrant, GrantMachine
+from coordinator.usual_staleness import NUM_RECENT
 from coordinator.window import WindowMachine
 from geartrain.types import Interval
 from geartrain.wire.messages import Staged
@@ -68,6 +70,7 @@ class ClusterModel:
         self.paused = False
         self._since_pause: Counter[int] = Counter()
         self._times_decided: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self._stalenesses: list[int] = []
         self._num_workers = 0
         self._next_group = 0
         self.regroup(set(), setting.group_sizes)
@@ -255,6 +258,7 @@ class ClusterModel:
                     weights=[one.weight for one in decision.contributions],
                     divisor=decision.divisor,
                     step_scale=decision.step_scale,
+                    most_windows=decision.most_windows,
                     dense_lr=0.1,
                     sparse_lr={},
                     reason=decision.reason,
@@ -324,15 +328,22 @@ class ClusterModel:
         assert decision.divisor == weighted
         assert decision.step_scale == (weighted / planned if self.setting.step_scale else 1.0)
         assert 0 < decision.step_scale <= 1
+        num_samples = sum(one.arrival.num_samples for one in decision.contributions)
+        assert decision.most_windows == (planned / num_samples if self.setting.step_scale else 1.0) >= 1
 
     def _weighted(self, decision: Decide, version: int) -> float:
-        """The samples of the window by their weights, each of which decays with the versions beyond the depth."""
+        """The samples of the window by their weights.
+
+        Each decays with the versions beyond the depth, and beyond what was usual before.
+        """
         weighted = 0.0
+        usual = median_low(self._stalenesses[-NUM_RECENT:] or [0])
         for one in decision.contributions:
             staleness = version - one.arrival.version
             assert staleness <= self.window.max_staleness, f"{one.arrival.id} is {staleness} versions old"
             assert one.staleness == max(0, staleness - self.setting.depth)
-            assert one.weight == self.setting.decay ** max(0, staleness - self.setting.depth)
+            assert one.weight == self.setting.decay ** max(0, staleness - max(self.setting.depth, usual))
+            self._stalenesses.append(staleness)
             weighted += one.weight * one.arrival.num_samples
         return weighted
 
@@ -341,4 +352,4 @@ def outline(decision: Decide) -> tuple[object, ...]:
     """What of a decision the servers see."""
     steps = tuple((one.arrival.id, one.arrival.interval, one.weight) for one in decision.contributions)
     skipped = tuple(one.id for one in decision.skipped)
-    return (decision.version, steps, skipped, decision.divisor, decision.step_scale)
+    return (decision.version, steps, skipped, decision.divisor, decision.step_scale, decision.most_windows)

@@ -36,7 +36,7 @@ def whole_pass(pass_index: int, cuts: list[int], version: int, term: int = 1) ->
 def one_window(pass_index: int, step: int, start: int, stop: int, version: int, term: int = 1) -> list[Entry]:
     return [
         Arrived(term, 0, step, version - 1, pass_index, start, stop, ["w0"], {}),
-        Decided(term, version, [(0, step)], [1.0], 1.0, 1.0, 0.1, {}, "test"),
+        Decided(term, version, [(0, step)], [1.0], 1.0, 1.0, 1.0, 0.1, {}, "test"),
     ]
 
 

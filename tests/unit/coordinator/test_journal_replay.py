@@ -34,7 +34,7 @@ def arrived(group: int, step: int, start: int, stop: int, term: int = 1, pass_in
 
 
 def decided(version: int, *steps: tuple[int, int], term: int = 1) -> Decided:
-    return Decided(term, version, list(steps), [1.0] * len(steps), 8.0, 1.0, 0.1, {"user": 0.2}, "1 of 1 arrived")
+    return Decided(term, version, list(steps), [1.0] * len(steps), 8.0, 1.0, 1.0, 0.1, {"user": 0.2}, "1 of 1 arrived")
 
 
 def window(version: int, group: int, step: int, start: int, stop: int, term: int = 1) -> list[Entry]:

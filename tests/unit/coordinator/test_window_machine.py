@@ -112,6 +112,29 @@ def test_weight_is_the_decay_to_the_power_of_the_staleness_beyond_the_depth(dept
     assert decided.step_scale == 8 * contribution.weight / 16
 
 
+def test_weight_decays_only_beyond_the_usual_staleness() -> None:
+    window = machine(WindowSettings("async", staleness_decay=0.5), groups=2, version=9)
+    decided = []
+    for step, staleness in enumerate([3, 3, 3, 5, 1]):
+        rounds = round_of((0, step, window.version - staleness), (1, 0, window.version))
+        decided.append(arrive(window, arrival(0, step, window.version - staleness), 0.0, rounds))
+    contributions = [one.contributions[0] for one in decided if isinstance(one, Decide)]
+    assert [one.weight for one in contributions] == [0.125, 1.0, 1.0, 0.25, 1.0]
+    assert [one.staleness for one in contributions] == [3, 3, 3, 5, 1]
+
+
+def test_most_windows_are_those_of_a_round() -> None:
+    window = machine(WindowSettings("async", staleness_decay=0.5), groups=2, version=1)
+    rounds = RoundState((InFlight(0, 0, 0, 30), InFlight(1, 0, 1, 10)), frozenset({0, 1}))
+    decided = arrive(window, arrival(0, version=0, num_samples=30), 0.0, rounds)
+    assert isinstance(decided, Decide)
+    assert (decided.contributions[0].weight, decided.most_windows) == (0.5, 40 / 30)
+    whole = machine(WindowSettings("async", step_scale=False), groups=2, version=1)
+    decided = arrive(whole, arrival(0, version=0, num_samples=30), 0.0, rounds)
+    assert isinstance(decided, Decide)
+    assert (decided.step_scale, decided.most_windows) == (1.0, 1.0)
+
+
 def test_divisor_and_scale_of_unequal_groups() -> None:
     window = machine(WindowSettings("sync", staleness_decay=0.5), groups=2, version=4)
     in_flight = (InFlight(0, 0, 3, 30), InFlight(1, 0, 4, 10))

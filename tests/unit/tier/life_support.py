@@ -69,7 +69,7 @@ class Life:
         arrays = StagedArrays(mine, np.ones((len(mine), DIM), dtype=np.float32), ones * shows, ones * 0, ones[:0])
         self.job.stage(Stage(Origin("t", 1, 1, "w0", 1, 1, 1.0), 0, version, [len(mine)], 0, 0), arrays)
         contribution = Contribution(0, version, ["w0"], 1, 1.0)
-        decision = Apply(1, version, [contribution], divisor, 1.0, 1.0, {"t": 1.0}, [0], list(passes))
+        decision = Apply(1, version, [contribution], divisor, 1.0, 1.0, 1.0, {"t": 1.0}, [0], list(passes))
         assert self.job.decide(decision) == version
 
     def rows(self, keys: Sequence[int]) -> Floats:

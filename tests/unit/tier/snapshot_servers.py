@@ -54,7 +54,7 @@ def route_of(num_servers: int) -> Route:
 
 
 def decision(version: int, specs: Sequence[TableSpec] = SPECS) -> Apply:
-    return Apply(1, version, [], 2.0, 1.0, 0.1, {spec.name: 0.1 for spec in specs}, [])
+    return Apply(1, version, [], 2.0, 1.0, 1.0, 0.1, {spec.name: 0.1 for spec in specs}, [])
 
 
 class Server:

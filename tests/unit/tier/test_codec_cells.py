@@ -92,7 +92,7 @@ def test_every_cell_trains(mode: str, codec: str, row_dtype: str) -> None:
     for version, window in enumerate(windows, start=1):
         parts = [Contribution(group, step, [GROUPS[group][1]], 1, weight) for group, step, weight in window]
         divisor = float(len(window))
-        assert server.decided(Apply(1, version, parts, divisor, 1.0, LR, {"a": LR}, [0, 1])) == version
+        assert server.decided(Apply(1, version, parts, divisor, 1.0, 1.0, LR, {"a": LR}, [0, 1])) == version
         expected -= LR / divisor * sum(weight * grads[group, step] for group, step, weight in window)
     assert sum(map(len, windows)) == NUM_STEPS * len(GROUPS)
 

@@ -32,7 +32,7 @@ def opening(term: int, job: str = "j") -> OpenJob:
 
 
 def decision(term: int, version: int) -> Apply:
-    return Apply(term, version, [], 0.0, 1.0, 1.0, {"a": 1.0}, [])
+    return Apply(term, version, [], 0.0, 1.0, 1.0, 1.0, {"a": 1.0}, [])
 
 
 @pytest.fixture

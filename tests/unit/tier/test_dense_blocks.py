@@ -31,6 +31,7 @@ def decision(version: int = 1, step_scale: float = 1.0) -> Apply:
         contributions=[],
         divisor=4.0,
         step_scale=step_scale,
+        most_windows=4.0,
         dense_lr=0.1,
         sparse_lr={},
         live_groups=[],

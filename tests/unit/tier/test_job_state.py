@@ -33,7 +33,7 @@ def push(job: JobState, worker: str, keys: list[int], value: float, group: int =
 
 
 def apply_of(version: int, *contributions: Contribution, divisor: float = 1.0) -> Apply:
-    return Apply(1, version, list(contributions), divisor, 1.0, 1.0, {"a": 1.0, "b": 1.0}, [0, 1])
+    return Apply(1, version, list(contributions), divisor, 1.0, 1.0, 1.0, {"a": 1.0, "b": 1.0}, [0, 1])
 
 
 def one(workers: list[str], group: int = 0, step: int = 0, weight: float = 1.0) -> Contribution:
@@ -99,7 +99,7 @@ def test_a_window_without_samples_moves_the_version_only(job: JobState) -> None:
 
 def test_a_decision_without_a_learning_rate_is_refused(job: JobState) -> None:
     push(job, "w0", [7], 1.0)
-    decision = Apply(1, 1, [one(["w0"])], 1.0, 1.0, 1.0, {"b": 1.0}, [0])
+    decision = Apply(1, 1, [one(["w0"])], 1.0, 1.0, 1.0, 1.0, {"b": 1.0}, [0])
     with pytest.raises(VersionError, match="table a"):
         job.decide(decision)
 

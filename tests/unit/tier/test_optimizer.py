@@ -14,8 +14,10 @@ from kernels.row_store import UpdateRule
 
 def test_a_rule_takes_the_config_and_the_decision() -> None:
     fields = {"type": "adam", "lr": 9.0, "l2": 0.1, "beta1": 0.8, "beta2": 0.7, "eps": 1e-3}
-    decision = Apply(1, 6, [], 32.0, 0.5, 0.0, {}, [])
-    expected = UpdateRule(lr=0.2, l2=0.1, step_scale=0.5, divisor=32.0, beta1=0.8, beta2=0.7, eps=1e-3, step=6)
+    decision = Apply(1, 6, [], 32.0, 0.5, 2.5, 0.0, {}, [])
+    expected = UpdateRule(
+        lr=0.2, l2=0.1, step_scale=0.5, divisor=32.0, beta1=0.8, beta2=0.7, eps=1e-3, step=6, most_windows=2.5
+    )
     assert Optimizer.from_config(fields).rule(decision, 0.2) == expected
 
 

@@ -70,7 +70,7 @@ def server(times: Times) -> TierServer:
 
 
 def apply(server: TierServer, version: int) -> None:
-    server.decided(Apply(1, version, [], 1.0, 1.0, 0.1, {"a": 0.1}, [0]))
+    server.decided(Apply(1, version, [], 1.0, 1.0, 1.0, 0.1, {"a": 0.1}, [0]))
 
 
 def test_a_pull_says_how_long_it_was_parked(server: TierServer, times: Times) -> None:

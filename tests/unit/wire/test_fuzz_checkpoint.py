@@ -79,7 +79,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
     told: queue.SimpleQueue[FromNode] = queue.SimpleQueue()
     control, tier = serving(tell=told.put, tables=TABLES)
     stage(tier, "w0")
-    decision = Apply(TERM, 1, [Contribution(0, 0, ["w0"], 4, 1.0)], 4.0, 1.0, 0.1, {"a": 0.1, "b": 0.1}, [0])
+    decision = Apply(TERM, 1, [Contribution(0, 0, ["w0"], 4, 1.0)], 4.0, 1.0, 1.0, 0.1, {"a": 0.1, "b": 0.1}, [0])
     assert isinstance(control.handle(decision), Applied)
     assert isinstance(control.handle(TakeSnapshot(TERM, 0, 1, str(directory))), SnapshotBegun)
     taken = told.get(timeout=PATIENT_S)

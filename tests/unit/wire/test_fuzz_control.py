@@ -140,6 +140,7 @@ ODD_FIELDS = {
     "contributions": st.lists(st.just(STAGED) | STEPS, max_size=2),
     "divisor": NUMBERS,
     "step_scale": NUMBERS,
+    "most_windows": NUMBERS,
     "dense_lr": NUMBERS,
     "sparse_lr": st.sampled_from([{}, {"a": 0.1}, {"b": 0.1}]) | st.fixed_dictionaries({"a": NUMBERS, "b": NUMBERS}),
     "live_groups": st.lists(INTEGERS),
@@ -154,7 +155,7 @@ def test_a_decision_with_any_numbers_is_applied_as_a_whole_or_not_at_all(version
     control, tier = serving(version)
     before = good_pull(tier), dense_values(tier)
     assert isinstance(stage(tier, "w0").header(), Done)
-    decision = Apply(TERM, version + 1, [STAGED], 4.0, 1.0, 0.1, {"a": 0.1, "b": 0.1}, [0])
+    decision = Apply(TERM, version + 1, [STAGED], 4.0, 1.0, 1.0, 0.1, {"a": 0.1, "b": 0.1}, [0])
     answer = control.handle(msgspec.structs.replace(decision, **odd))
     if isinstance(answer, Applied):
         assert answer.version == version + 1
