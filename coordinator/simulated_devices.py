@@ -13,12 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geartrain.config.simulated_cluster import SimulatedCluster
-from geartrain.device_spec import EmulatedCard, parse_device
-from geartrain.errors import ConfigError
+from geartrain.device_spec import EmulatedCard
 
 Array: TypeAlias = NDArray[np.float64]
-
-_EXPECTED = "emulate:samples_per_s=N,..."
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +32,8 @@ class SimulatedWorker:
 def simulated_workers(cluster: SimulatedCluster) -> list[SimulatedWorker]:
     """The workers of a cluster file, w0, w1, ... Raises ConfigError for a device that is no emulated card."""
     workers: list[SimulatedWorker] = []
-    for place, kind in enumerate(cluster.workers):
-        field = f"workers.{place}.device"
-        try:
-            spec = parse_device(kind.device)
-        except ConfigError as error:
-            raise ConfigError(f"{field}: {error.message}", **{**error.facts, "field": field}) from None
-        if spec.card is None:
-            message = f"{field}: expected {_EXPECTED}, got {kind.device!r}, whose speed is not known"
-            raise ConfigError(message, field=field, value=kind.device, expected=_EXPECTED)
+    for kind, spec in zip(cluster.workers, cluster.devices(), strict=True):
+        assert spec.card is not None
         for _ in range(kind.count):
             name = f"w{len(workers)}"
             workers.append(SimulatedWorker(name, str(spec), spec.label, spec.card, kind.dies_at_s))

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from coordinator.device_checks import check_devices
 from coordinator.plan import match_settings, window_settings
 from coordinator.simulated_choices import Choice, compare_choices
 from coordinator.simulated_data import SimulatedData, traffic_of
@@ -28,9 +29,11 @@ def simulate(
     """Train `num_samples` samples of the job on the cluster, and what other choices would give; all of it as plain JSON
     data, with units in the names.
 
-    Raises ConfigError for what does not fit together, GeartrainError when all workers die.
+    Raises ConfigError for what does not fit together or a real job would be refused for, GeartrainError when all
+    workers die.
     """
     workers = simulated_workers(cluster)
+    check_devices(config, {worker.name: worker.device for worker in workers})
     job = simulated_job(cluster, config, data, num_samples)
     speeds = {name: one.samples_per_s for name, one in config.portrait.initial.items()}
     portraits = probe_workers(workers, job, speeds, seed)

@@ -81,24 +81,28 @@ class DeviceSpec:
         return "cpu" if self.kind == "cpu" else f"{self.kind}:{self.index}"
 
 
-def parse_device(spec: str) -> DeviceSpec:
-    """The device that `spec` names. Raises `ConfigError` (facts: field, value, expected, and the setting of a card)."""
+def parse_device(spec: str, field: str = "--device") -> DeviceSpec:
+    """The device that `spec` names; `field` is where it was written.
+
+    Raises `ConfigError` (facts: field, value, expected, and the setting of a card).
+    """
     if spec == "cpu":
         return DeviceSpec("cpu")
     if match := re.fullmatch(r"cuda:(\d{1,4})", spec, re.ASCII):
         return DeviceSpec("cuda", int(match[1]))
     kind, _, settings = spec.partition(":")
     if kind == "emulate":
-        return DeviceSpec("emulate", card=_Settings(spec, settings).card())
-    message = f"--device {spec}: no such kind of device; expected {EXPECTED}"
-    raise ConfigError(message, field="--device", value=spec, expected=EXPECTED)
+        return DeviceSpec("emulate", card=_Settings(spec, settings, field).card())
+    message = f"{field} {spec}: no such kind of device; expected {EXPECTED}"
+    raise ConfigError(message, field=field, value=spec, expected=EXPECTED)
 
 
 class _Settings:
     """The `name=value` pairs behind `emulate:`, taken one by one."""
 
-    def __init__(self, spec: str, settings: str) -> None:
+    def __init__(self, spec: str, settings: str, field: str) -> None:
         self._spec = spec
+        self._field = field
         self._values: dict[str, str] = {}
         known = [one.name for one in fields(EmulatedCard)]
         for part in settings.split(",") if settings else []:
@@ -168,9 +172,8 @@ class _Settings:
     def _refuse(self, setting: str, value: str | None, expected: str) -> NoReturn:
         got = "nothing" if value is None else repr(value)
         facts: dict[str, Any] = {"setting": setting, "value": value, "expected": expected, "device": self._spec}
-        raise ConfigError(
-            f"--device {self._spec}: {setting or 'setting'}: expected {expected}, got {got}", field="--device", **facts
-        )
+        message = f"{self._field} {self._spec}: {setting or 'setting'}: expected {expected}, got {got}"
+        raise ConfigError(message, field=self._field, **facts)
 
 
 def _written(value: Any) -> str:

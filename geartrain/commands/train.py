@@ -49,6 +49,7 @@ def train(
 
     The processes are started and stopped by this command, and stop with it however it ends.
     """
+    from coordinator.device_checks import check_devices
     from geartrain.commands.local_job import local_spec, run_job, show_result
     from geartrain.config import default_allowed_roots, load_config
 
@@ -57,7 +58,7 @@ def train(
     job = load_config(config, [*overrides, *options])
     task = _task(job, resume, init_from)
     workers = resolve_devices(worker_num, devices)
-    _check_devices(job, workers)
+    check_devices(job, {f"w{number}": device for number, device in enumerate(workers)})
     roots = default_allowed_roots(config.resolve().parent)
     if "checkpoint" in task:
         roots = (*roots, Path(task["checkpoint"]))
@@ -65,24 +66,6 @@ def train(
         _check_output(output / job.checkpoint.directory, resumes=resume is not None)
     spec = local_spec(server_num, workers, output.resolve() if output else _new_output(job.name), roots)
     show_result(run_job(job, spec, task), as_json=as_json)
-
-
-def _check_devices(job: JobConfig, workers: tuple[str, ...]) -> None:
-    """Raises `ConfigError` for what can be known to fail on these devices before anything starts."""
-    from geartrain.device_spec import parse_device
-
-    job.portrait.check_workers([f"w{number}" for number in range(len(workers))])
-    wanted = job.training.precision
-    for number, device in enumerate(workers):
-        card = parse_device(device).card
-        if card is not None and wanted != "auto" and wanted not in card.precisions:
-            expected = f"auto, or one of {', '.join(card.precisions)}"
-            raise ConfigError(
-                f"training.precision: worker w{number} on {device} cannot compute in {wanted}; expected {expected}",
-                field="training.precision",
-                value=wanted,
-                expected=expected,
-            )
 
 
 def _check_output(checkpoints: Path, resumes: bool) -> None:

@@ -11,6 +11,9 @@ from pydantic import AfterValidator, Field
 from geartrain.config.section import Expect, PositiveInt, PositiveNumber, Section, within_int64
 from geartrain.errors import ConfigError
 
+MAX_LISTED = 8
+"""Workers that an error lists by name."""
+
 
 class CompressionConfig(Section):
     """How rows and gradients are encoded on the wire. Servers keep rows and sum gradients as they do without."""
@@ -50,7 +53,8 @@ class PortraitConfig(Section):
         """Raises `ConfigError` for a starting value of a worker that is not among `workers`."""
         for worker in self.initial:
             if worker not in workers:
-                names = ", ".join(workers)
+                names = ", ".join(workers[:MAX_LISTED])
+                names += f" and {len(workers) - MAX_LISTED} others" if len(workers) > MAX_LISTED else ""
                 raise ConfigError(
                     f"portrait.initial.{worker}: there is no such worker, the workers are {names}",
                     field=f"portrait.initial.{worker}",

@@ -20,7 +20,8 @@ from geartrain.config.section import (
     Text,
     expected,
 )
-from geartrain.config.validation import validate
+from geartrain.config.validation import field_error, validate
+from geartrain.device_spec import DeviceSpec, parse_device
 from geartrain.errors import ConfigError
 
 MAX_WORKERS = 2_000
@@ -97,11 +98,27 @@ class SimulatedCluster(Section):
     def num_workers(self) -> int:
         return sum(kind.count for kind in self.workers)
 
+    def devices(self) -> list[DeviceSpec]:
+        """The device of each kind of `workers`, an emulated card.
+
+        Raises ConfigError that names the field for what is no device, or none whose speed is known.
+        """
+        found = []
+        for place, kind in enumerate(self.workers):
+            field = f"workers.{place}.device"
+            spec = parse_device(kind.device, field)
+            if spec.card is None:
+                raise field_error(field, "emulate:samples_per_s=N,...", kind.device, note="its speed is not known")
+            found.append(spec)
+        return found
+
 
 def load_cluster(path: Path | str) -> SimulatedCluster:
     """The cluster in a YAML 1.2 or JSON file. Raises ConfigError with the facts field, value, expected and file."""
     fields: Mapping[str, Any] = read_config(path)
     try:
-        return validate(SimulatedCluster, fields)
+        cluster = validate(SimulatedCluster, fields)
+        cluster.devices()
+        return cluster
     except ConfigError as error:
         raise ConfigError(f"{path}: {error.message}", **{**error.facts, "file": str(path)}) from None

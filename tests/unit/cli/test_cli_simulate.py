@@ -8,6 +8,7 @@ from pathlib import Path
 from subprocess import run as run_process
 from typing import Any
 
+import pytest
 from cli_files import write_job
 from click.testing import CliRunner, Result
 from ruamel.yaml import YAML
@@ -96,10 +97,36 @@ def test_a_missing_data_file_is_named(tmp_path: Path) -> None:
     assert "gone.csv" in result.output
 
 
-def test_a_wrong_device_is_named(tmp_path: Path) -> None:
-    result = simulate(tmp_path, workers=[{"device": "cuda:0"}])
+@pytest.mark.parametrize(
+    ("device", "words"),
+    [
+        ("cuda:0", 'expected emulate:samples_per_s=N,..., got "cuda:0"'),
+        ("emulate:name=A,jitter=x", "samples_per_s: expected a number"),
+        ("tpu", "no such kind of device"),
+    ],
+)
+def test_a_wrong_device_is_named_by_file_and_field(tmp_path: Path, device: str, words: str) -> None:
+    result = simulate(tmp_path, workers=[*MIXED, {"device": device}])
     assert result.exit_code == 2
-    assert "workers.0.device: expected emulate:samples_per_s=N" in result.output
+    assert result.output.startswith(f"error: {tmp_path / 'cluster.yaml'}: workers.2.device")
+    assert words in result.output
+    assert "--device" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ("training.precision=bf16", "training.precision: worker w0"),
+        ("portrait.initial.w4.samples_per_s=9", "portrait.initial.w4"),
+        ("training.batch_size=900", "training.batch_size: 900 samples"),
+    ],
+)
+def test_what_a_real_job_is_refused_for_is_refused(tmp_path: Path, options: str, field: str) -> None:
+    cards = [{"device": "emulate:samples_per_s=3000,memory_mb=1,sample_kb=5", "count": 4}]
+    result = simulate(tmp_path, "--set", options, workers=cards)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"error: {field}")
+    assert simulate(tmp_path, "--set", "training.batch_size=800", workers=cards).exit_code == 0
 
 
 def test_a_wrong_config_is_named(tmp_path: Path) -> None:

@@ -90,6 +90,24 @@ def test_a_wrong_option(tmp_path: Path, options: Callable[[Path], list[str]], wo
     assert word in refusal(str(write_job(tmp_path)), *options(tmp_path))
 
 
+SMALL_CARD = "emulate:samples_per_s=1000,memory_mb=1,sample_kb=500"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--set", "training.batch_size=5"], ["training.batch_size: 5 samples", "hold 4 together"]),
+        (["--set", "training.batch_size=6", "--no-heterogeneous"], ["equal shares", "3 for worker w0", "holds 2"]),
+        (["--set", "training.precision=fp16"], ["training.precision", "worker w0", "expected auto, or one of fp32"]),
+        (["--set", "portrait.initial.w2.samples_per_s=10"], ["portrait.initial.w2", "the workers are w0, w1"]),
+    ],
+)
+def test_what_the_devices_cannot_do(tmp_path: Path, options: list[str], words: list[str]) -> None:
+    line = refusal(str(write_job(tmp_path)), "--device", SMALL_CARD, "--device", SMALL_CARD, *options)
+    for word in words:
+        assert word in line
+
+
 @pytest.mark.parametrize(
     "options", [["--server-num", "0"], ["--worker-num", "two"], ["--sync-mode", "fast"], ["--redis"]]
 )

@@ -113,7 +113,7 @@ def test_workers_are_named_in_the_order_of_the_file() -> None:
     ("device", "expected"),
     [
         ("cpu", "expected emulate:samples_per_s=N"),
-        ("cuda:0", "whose speed is not known"),
+        ("cuda:0", "its speed is not known"),
         ("emulate:samples_per_s=-3", "samples_per_s: expected a number"),
         ("gpu", "no such kind of device"),
     ],
