@@ -10,7 +10,6 @@ what their tables occupy.
 
 from __future__ import annotations
 
-import json as jsonlib
 import tempfile
 import time
 from collections.abc import Iterator
@@ -27,7 +26,7 @@ from benchmarks.support.memory_use import peak_resident_bytes
 from benchmarks.support.samples import DIM, uniform_keys
 from benchmarks.support.step_sums import StepSums
 from benchmarks.support.tier_cluster import TABLE, TERM, TierCluster
-from geartrain.checkpoint_layout import MANIFEST_NAME
+from geartrain.checkpoint_layout import write_manifest
 from geartrain.memory import keep_freed_memory
 from geartrain.types import Floats
 from geartrain.wire.messages import SnapshotBegun, SnapshotTaken, TakeSnapshot
@@ -109,7 +108,7 @@ def _take(tier: TierCluster, folder: Path, number: int) -> None:
     parts = tier.wait(SnapshotTaken)
     files = {name: about for part in parts.values() for name, about in part.files.items()}
     manifest = {"job": "bench", "term": TERM, "version": tier.version, "files": files, "base": None}
-    (folder / MANIFEST_NAME).write_text(jsonlib.dumps(manifest))
+    write_manifest(folder, manifest)
 
 
 def _loads(scale: Scale) -> Iterator[Line]:

@@ -15,7 +15,15 @@ from typing import Any
 
 import msgspec
 
-from geartrain.checkpoint_layout import MANIFEST_NAME, BaseCheckpoint, Count, base_directory, check_base
+from geartrain.checkpoint_layout import (
+    MANIFEST_NAME,
+    BaseCheckpoint,
+    Count,
+    base_directory,
+    check_base,
+    read_manifest,
+    write_manifest,
+)
 from geartrain.errors import CheckpointError
 from geartrain.files import flush
 from geartrain.wire.messages import DenseSegment
@@ -99,19 +107,7 @@ def read_manifests(directory: Path) -> tuple[Manifest, Manifest | None]:
 
 
 def _read(directory: Path) -> Manifest:
-    path = directory / MANIFEST_NAME
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise CheckpointError(
-            f"{directory} is no checkpoint: {MANIFEST_NAME} cannot be read ({error.strerror})",
-            file=str(path),
-            expected="a directory that a finished cut wrote",
-        ) from error
-    try:
-        manifest = msgspec.json.decode(content, type=Manifest)
-    except msgspec.DecodeError as error:
-        raise CheckpointError(f"{path} is damaged: {error}", file=str(path), field=str(error)) from error
+    manifest, path = read_manifest(directory, Manifest), directory / MANIFEST_NAME
     if manifest.format != FORMAT:
         raise CheckpointError(
             f"{path}: format {manifest.format} is not known, expected {FORMAT}",
@@ -173,8 +169,7 @@ def prepare(directory: Path) -> None:
 
 def publish(temporary: Path, final: Path, manifest: dict[str, Any], expired: Iterable[Path]) -> None:
     """Make the cut complete and visible under its final name, then remove the expired ones."""
-    path = temporary / MANIFEST_NAME
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=1))
+    write_manifest(temporary, manifest)
     for file in [*temporary.iterdir(), temporary]:
         flush(file)
     replaced = _put_aside(final)  # the same cut taken again after a return to an older one

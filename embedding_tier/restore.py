@@ -22,7 +22,7 @@ from embedding_tier.row_loading import check_fits, load_rows
 from embedding_tier.table import Table
 from embedding_tier.table_file import TABLE_PART, refusal
 from embedding_tier.table_reader import TableReader
-from geartrain.checkpoint_layout import MANIFEST_NAME, BaseCheckpoint, Count, base_directory, check_base
+from geartrain.checkpoint_layout import MANIFEST_NAME, BaseCheckpoint, Count, base_directory, check_base, read_manifest
 from geartrain.errors import CheckpointError
 from geartrain.types import Floats
 from geartrain.wire.messages import Route
@@ -44,14 +44,14 @@ class Checkpoint:
     def __init__(self, directory: Path) -> None:
         """Raises `CheckpointError` when the manifest is missing or cannot be understood."""
         self.directory = directory
-        path = directory / MANIFEST_NAME
+        self.manifest = read_manifest(directory, _Manifest)
+        about = self.manifest.files
         try:
-            self.manifest = msgspec.json.decode(path.read_bytes(), type=_Manifest)
-            about = self.manifest.files
             self._names = {(one["part"], one["server"], one.get("table")): name for name, one in about.items()}
             self.servers = sorted({str(server) for _, server, _ in self._names})
             self.tables = sorted({str(table) for _, _, table in self._names if table is not None})
-        except (OSError, KeyError, TypeError, ValueError, RecursionError) as error:  # msgspec's own are ValueErrors
+        except (KeyError, TypeError) as error:
+            path = directory / MANIFEST_NAME
             raise CheckpointError(f"{path} is not a manifest: {error!r}", file=str(path), field="files") from error
 
     def expect_tables(self, tables: Sequence[str]) -> None:

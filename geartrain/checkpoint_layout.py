@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import re
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, Protocol, TypeVar
 
 import msgspec
 
 from geartrain.errors import CheckpointError
 
-MANIFEST_NAME = "manifest.json"
-"""The file that describes all others; it is written last."""
+_Manifest = TypeVar("_Manifest")
 
+MANIFEST_NAME = "manifest.json"
+"""The file that describes all others; it is written last.
+
+Its first field, `crc32`, is the checksum of every byte that comes after that field's line.
+"""
+
+_CHECKSUM_FIELD = "crc32"
+_CHECKSUM_LINE = re.compile(rb'\{\n "crc32": ([0-9]+),\n')
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
@@ -37,6 +46,57 @@ class Described(Protocol):
     def version(self) -> int: ...
     @property
     def files(self) -> Mapping[str, Mapping[str, Any]]: ...
+
+
+def write_manifest(directory: Path, manifest: Mapping[str, Any]) -> None:
+    """Write the manifest of a checkpoint, with its checksum."""
+    fields = msgspec.json.format(msgspec.json.encode(manifest), indent=1).removeprefix(b"{\n")
+    (directory / MANIFEST_NAME).write_bytes(_sealed(fields))
+
+
+def read_manifest(directory: Path, kind: type[_Manifest]) -> _Manifest:
+    """The manifest of a checkpoint as a `kind`. Raises `CheckpointError` naming the file, and the field that is wrong.
+
+    Where damage left a field that cannot be, that field is named, otherwise `crc32`.
+    """
+    path = directory / MANIFEST_NAME
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise CheckpointError(
+            f"{directory} is no checkpoint: {MANIFEST_NAME} cannot be read ({error.strerror})",
+            file=str(path),
+            field=MANIFEST_NAME,
+            expected="a directory that a finished cut wrote",
+        ) from error
+    line = _CHECKSUM_LINE.match(content)
+    if line is None:
+        raise CheckpointError(
+            f"{path}: its own checksum is missing: expected {_CHECKSUM_FIELD} as the first field, on a line of its own",
+            file=str(path),
+            field=_CHECKSUM_FIELD,
+            expected="the checksum of the manifest as its first field",
+        )
+    fields = content[line.end() :]
+    try:
+        manifest = msgspec.json.decode(b"{" + fields, type=kind)
+    except (ValueError, RecursionError) as error:  # msgspec's own are ValueErrors
+        raise CheckpointError(f"{path} is damaged: {error}", file=str(path), field=str(error)) from error
+    if content != _sealed(fields):
+        told, got = line[1].decode(), zlib.crc32(fields)
+        raise CheckpointError(
+            f"{path} is damaged: its own checksum, {_CHECKSUM_FIELD}, is {told}, its content has {got}",
+            file=str(path),
+            field=_CHECKSUM_FIELD,
+            value=str(got),
+            expected=told,
+        )
+    return manifest
+
+
+def _sealed(fields: bytes) -> bytes:
+    """A manifest of these fields (JSON without its first brace), the checksum before them."""
+    return b'{\n "crc32": %d,\n' % zlib.crc32(fields) + fields
 
 
 def base_directory(directory: Path, base: BaseCheckpoint) -> Path:

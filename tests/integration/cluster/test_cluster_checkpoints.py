@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +13,8 @@ import pytest
 from checkpoint_content import content, manifest
 from cluster_support import Commands, job_fields, write_job
 from standing_cluster import Standing
+
+from geartrain.checkpoint_layout import write_manifest
 
 FOUR = {"passes": 4, "batch_size": 128, "lr_schedule": {"type": "plateau", "factor": 0.5, "patience": 1}}
 
@@ -213,15 +214,21 @@ def remove(checkpoint: Path) -> str:
 def forget_table(checkpoint: Path) -> str:
     told = manifest(checkpoint)
     told["files"] = {name: about for name, about in told["files"].items() if about.get("table") != "item"}
-    (checkpoint / "manifest.json").write_text(json.dumps(told))
+    write_manifest(checkpoint, told)
     return "item"
 
 
 def forget_rows(checkpoint: Path) -> str:
     told = manifest(checkpoint)
     told["files"] = {name: about for name, about in told["files"].items() if about.get("table") is None}
-    (checkpoint / "manifest.json").write_text(json.dumps(told))
+    write_manifest(checkpoint, told)
     return "table"
+
+
+def flip_in_manifest(checkpoint: Path) -> str:
+    file = checkpoint / "manifest.json"
+    file.write_bytes(file.read_bytes().replace(b'"seed": 1', b'"seed": 3'))
+    return f"{file.name} is damaged: its own checksum, crc32,"
 
 
 def cut_manifest(checkpoint: Path) -> str:
@@ -230,7 +237,7 @@ def cut_manifest(checkpoint: Path) -> str:
     return file.name
 
 
-DAMAGES = [truncate, flip, remove, forget_table, forget_rows, cut_manifest]
+DAMAGES = [truncate, flip, remove, forget_table, forget_rows, flip_in_manifest, cut_manifest]
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import zmq
 
@@ -16,7 +15,7 @@ from coordinator.routing import initial_route
 from embedding_tier.client import TierClient
 from embedding_tier.control import ServerControl
 from embedding_tier.server import TierServer
-from geartrain.checkpoint_layout import BaseCheckpoint
+from geartrain.checkpoint_layout import BaseCheckpoint, write_manifest
 from geartrain.types import Floats, Indices, Keys
 from geartrain.wire.messages import (
     Apply,
@@ -110,7 +109,7 @@ class TierCluster:
             files |= taken.files
         assert {path.name for path in directory.iterdir()} == set(files)
         manifest = {"job": JOB, "term": term, "version": version, "files": files, "base": base}
-        (directory / "manifest.json").write_bytes(msgspec.json.encode(manifest))
+        write_manifest(directory, manifest)
         return directory
 
     def take_snapshot(self, directory: Path, version: int, base: BaseCheckpoint | None = None, term: int = 1) -> Path:

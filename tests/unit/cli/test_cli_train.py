@@ -159,6 +159,7 @@ def test_an_error_of_several_lines_becomes_one(tmp_path: Path) -> None:
 def checkpoint(tmp_path: Path) -> Path:
     """A checkpoint folder as far as commands look into it: the manifest."""
     from coordinator.checkpoints import FORMAT
+    from geartrain.checkpoint_layout import write_manifest
     from geartrain.config import load_config
 
     folder = tmp_path / "checkpoints" / "pass-3"
@@ -181,7 +182,7 @@ def checkpoint(tmp_path: Path) -> Path:
         "files": {"user": {"bytes": 0, "crc32": 0, "server": "s0", "table": "user", "part": "rows", "kind": "full"}},
     }
     (folder / "user").touch()
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    write_manifest(folder, manifest)
     return folder
 
 

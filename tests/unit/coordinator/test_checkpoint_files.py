@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import zlib
 from pathlib import Path
@@ -198,3 +199,41 @@ def test_a_damaged_part_of_the_manifest_is_named(tmp_path: Path, changes: dict[s
     with pytest.raises(CheckpointError) as caught:
         load_manifest(cut(tmp_path, "pass-1", **changes))
     assert field in caught.value.facts["field"]
+
+
+def test_every_byte_of_the_manifest_counts(tmp_path: Path) -> None:
+    path = cut(tmp_path, "pass-1") / MANIFEST_NAME
+    content = path.read_bytes()
+    for place in range(len(content)):
+        for change in (1, 32, 128):
+            path.write_bytes(content[:place] + bytes([content[place] ^ change]) + content[place + 1 :])
+            with pytest.raises(CheckpointError) as caught:
+                load_manifest(path.parent)
+            assert caught.value.facts["file"] == str(path), place
+            assert caught.value.facts["field"], place
+
+
+@pytest.mark.parametrize(("old", "new"), [(b'"version": 3', b'"version": 4'), (b'"seed": 1', b'"seed": 2')])
+def test_a_manifest_that_was_changed_is_refused_by_its_checksum(tmp_path: Path, old: bytes, new: bytes) -> None:
+    path = cut(tmp_path, "pass-1", config={"training": {"seed": 1}}) / MANIFEST_NAME
+    content = path.read_bytes()
+    assert old in content
+    path.write_bytes(content.replace(old, new))
+    with pytest.raises(CheckpointError, match="its own checksum, crc32, is") as caught:
+        load_manifest(path.parent)
+    assert (caught.value.facts["file"], caught.value.facts["field"]) == (str(path), "crc32")
+
+
+def test_a_manifest_without_its_checksum_is_refused(tmp_path: Path) -> None:
+    path = cut(tmp_path, "pass-1") / MANIFEST_NAME
+    fields = msgspec.json.decode(path.read_bytes())
+    del fields["crc32"]
+    path.write_bytes(msgspec.json.encode(fields))
+    with pytest.raises(CheckpointError, match="its own checksum is missing") as caught:
+        load_manifest(path.parent)
+    assert (caught.value.facts["file"], caught.value.facts["field"]) == (str(path), "crc32")
+
+
+def test_the_manifest_is_plain_json(tmp_path: Path) -> None:
+    path = cut(tmp_path, "pass-1") / MANIFEST_NAME
+    assert {**manifest(), "crc32": msgspec.json.decode(path.read_bytes())["crc32"]} == json.loads(path.read_text())

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from coordinator.routing import initial_route
@@ -18,7 +17,7 @@ from embedding_tier.optimizer import Optimizer
 from embedding_tier.restore import Checkpoint
 from embedding_tier.shard import owned_by
 from embedding_tier.snapshot import Snapshot
-from geartrain.checkpoint_layout import BaseCheckpoint
+from geartrain.checkpoint_layout import BaseCheckpoint, write_manifest
 from geartrain.types import Floats, Keys
 from geartrain.wire.messages import Apply, DenseSegment, Route, SnapshotTaken, TableSpec, TakeSnapshot
 from kernels.row_stores import WorkerRows
@@ -134,18 +133,19 @@ def save(servers: Sequence[Server], directory: Path, base: Path | None = None) -
         files |= server.take(directory, about["version"] if about else None)
     told = BaseCheckpoint(base.name, "job", 1, about["version"]) if base is not None and about is not None else None
     fields = {"job": "job", "term": 1, "version": servers[0].job.version, "files": files}
-    (directory / "manifest.json").write_bytes(msgspec.json.encode({**fields, "base": told}))
+    write_manifest(directory, {**fields, "base": told})
     return files
 
 
 def manifest(directory: Path) -> dict[str, Any]:
     fields = json.loads((directory / "manifest.json").read_text())
     assert isinstance(fields, dict)
+    del fields["crc32"]
     return fields
 
 
 def change_manifest(directory: Path, **changes: Any) -> None:
-    (directory / "manifest.json").write_text(json.dumps({**manifest(directory), **changes}))
+    write_manifest(directory, {**manifest(directory), **changes})
 
 
 def contents(servers: Sequence[Server]) -> dict[str, list[Any]]:

@@ -24,6 +24,7 @@ from snapshot_servers import (
 from embedding_tier.restore import Checkpoint
 from embedding_tier.snapshot import shard_ranges
 from embedding_tier.table_reader import TableReader
+from geartrain.checkpoint_layout import write_manifest
 from geartrain.errors import CheckpointError
 from geartrain.wire.messages import TableSpec
 
@@ -262,18 +263,26 @@ def test_a_table_that_only_one_side_knows_is_refused(checkpoint: Path) -> None:
         Checkpoint(checkpoint).expect_tables([name for name in KEYS if name != "few"])
 
 
-@pytest.mark.parametrize(
-    "files", ["", "{}", "[]", '{"a": 1}', '{"a": {"part": "rows"}}', '{"a": {"part": [], "server": {}}}']
-)
-def test_a_manifest_that_is_none_is_refused(tmp_path: Path, files: str) -> None:
-    (tmp_path / "manifest.json").write_text(f'{{"job": "j", "term": 1, "version": 1, "files": {files}}}')
-    if files != "{}":
-        with pytest.raises(CheckpointError, match="not a manifest"):
-            Checkpoint(tmp_path)
-    else:
-        assert Checkpoint(tmp_path).servers == []
-    with pytest.raises(CheckpointError):
+@pytest.mark.parametrize("files", [[], {"a": 1}, {"a": {"part": "rows"}}, {"a": {"part": [], "server": {}}}])
+def test_a_manifest_that_is_none_is_refused(tmp_path: Path, files: Any) -> None:
+    write_manifest(tmp_path, {"job": "j", "term": 1, "version": 1, "files": files})
+    with pytest.raises(CheckpointError, match=r"manifest\.json is (not a manifest|damaged)"):
+        Checkpoint(tmp_path)
+    with pytest.raises(CheckpointError, match=r"manifest\.json cannot be read"):
         Checkpoint(tmp_path / "nowhere")
+
+
+def test_a_manifest_without_files_has_no_servers(tmp_path: Path) -> None:
+    write_manifest(tmp_path, {"job": "j", "term": 1, "version": 1, "files": {}})
+    assert Checkpoint(tmp_path).servers == []
+
+
+def test_a_changed_byte_of_the_manifest_is_refused_by_servers(checkpoint: Path) -> None:
+    path = checkpoint / "manifest.json"
+    path.write_bytes(path.read_bytes().replace(b'"version": ', b'"version": 1', 1))
+    with pytest.raises(CheckpointError, match="its own checksum") as caught:
+        Checkpoint(checkpoint)
+    assert (caught.value.facts["file"], caught.value.facts["field"]) == (str(path), "crc32")
 
 
 def test_a_file_name_cannot_leave_the_directory(checkpoint: Path) -> None:

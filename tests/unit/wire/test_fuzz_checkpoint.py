@@ -25,6 +25,7 @@ from embedding_tier.control import ServerControl
 from embedding_tier.server import TierServer
 from embedding_tier.table_file import FORMAT_VERSION, INDEX, MAGIC, SCHEMA_LENGTH, TRAILER
 from embedding_tier.table_reader import TableReader
+from geartrain.checkpoint_layout import write_manifest
 from geartrain.errors import CheckpointError
 from geartrain.wire.framing import encode
 from geartrain.wire.messages import (
@@ -85,7 +86,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
     taken = told.get(timeout=PATIENT_S)
     assert isinstance(taken, SnapshotTaken), taken
     fields = {"job": "job", "term": TERM, "version": 1, "files": taken.files, "base": None}
-    (directory / "manifest.json").write_bytes(msgspec.json.encode(fields))
+    write_manifest(directory, fields)
     return Saved(directory, {path.name: path.read_bytes() for path in directory.iterdir()}, good_pull(tier))
 
 
@@ -147,24 +148,31 @@ def test_a_manifest_of_any_content_is_refused_or_restored(whole: Saved) -> None:
     @given(st.sampled_from(fields), st.sampled_from(names), st.sampled_from(about), ODD_JSON | bases, st.integers(0, 2))
     def attempt(field: str, name: str, told: str, value: Any, where: int) -> None:
         manifest = json.loads(whole.files[path.name])
+        del manifest["crc32"]
         if where == 0:
             manifest[field] = value
         elif where == 1:
             manifest["files"][name][told] = value
         else:
             manifest["files"][str(value)] = manifest["files"].pop(name)
-        path.write_text(json.dumps(manifest, default=repr))
+        # Whatever it says, it has the right checksum.
+        write_manifest(whole.directory, json.loads(json.dumps(manifest, default=repr)))
         whole.restore()
 
     attempt()
 
 
-def test_damaged_bytes_of_a_manifest_are_refused_or_mean_the_same(whole: Saved) -> None:
+def test_damaged_bytes_of_a_manifest_are_refused(whole: Saved) -> None:
     @quick
     @given(damaged(st.just(whole.files["manifest.json"])))
     def attempt(content: bytes) -> None:
         (whole.directory / "manifest.json").write_bytes(content)
-        whole.restore()
+        last = whole.restore()[-1]
+        if content == whole.files["manifest.json"]:
+            assert isinstance(last, DensePlaced)
+        else:
+            assert isinstance(last, NodeFailed) and last.error["code"] == "checkpoint_invalid"
+            assert last.error["file"].endswith("manifest.json") and last.error["field"]
 
     attempt()
     (whole.directory / "manifest.json").write_bytes(b"[" * 100_000)
