@@ -46,6 +46,13 @@ class SavePortrait:
 
 
 @dataclass(frozen=True, slots=True)
+class ForgetPortraits:
+    """Remove the portraits that are stored under these keys."""
+
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ComputeMetrics:
     """Compute AUC, logloss and the rest over all scores of an evaluation; answered by `MetricsComputed`."""
 
@@ -94,7 +101,16 @@ class RaiseTerm:
 
 
 Command: TypeAlias = (
-    Send | Journal | SaveJob | SavePortrait | ComputeMetrics | WritePredictions | PrepareCut | PublishCut | RaiseTerm
+    Send
+    | Journal
+    | SaveJob
+    | SavePortrait
+    | ForgetPortraits
+    | ComputeMetrics
+    | WritePredictions
+    | PrepareCut
+    | PublishCut
+    | RaiseTerm
 )
 
 

@@ -25,6 +25,7 @@ from coordinator.commands import (
     ComputeMetrics,
     CutFilesDone,
     FilesDone,
+    ForgetPortraits,
     Journal,
     MetricsComputed,
     PrepareCut,
@@ -211,6 +212,8 @@ class ControlServer:
                     self._store.put(self._core.term, f"job/{command.job}", msgspec.json.encode(command.record))
                 case SavePortrait():
                     self._store.put(self._core.term, f"portrait/{command.key}", msgspec.json.encode(command.record))
+                case ForgetPortraits():
+                    self._store.delete(self._core.term, [f"portrait/{key}" for key in command.keys])
                 case RaiseTerm():
                     # The core must know the new term before anything else is written in the old one.
                     raised = TermRaised(command.job, self._store.raise_term(self._core.term))

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+import heapq
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from coordinator.commands import SavePortrait
+from coordinator.commands import ForgetPortraits, SavePortrait
 from coordinator.cost_model import CostModel
 from coordinator.membership import Node
 from coordinator.portrait import Portrait
 from geartrain.config import JobConfig
 
+MAX_KEPT = 4096
+"""Portraits of one store: 16 models on 256 workers. One that is gone is probed again, which takes seconds."""
+
 
 class PortraitMemory:
-    """Portraits by device and model, and the speeds that people set before a job was there to take them."""
+    """`MAX_KEPT` portraits at most, by device and model, and the speeds that people set before a job was there to take
+    them."""
 
     def __init__(self, saved: Mapping[str, dict[str, Any]]) -> None:
         """`saved`: what `remember` once wanted saved, by key."""
@@ -29,16 +34,24 @@ class PortraitMemory:
 
     def remember(
         self, config: JobConfig, workers: Iterable[Node], portraits: Mapping[str, Portrait]
-    ) -> list[SavePortrait]:
-        """Keep the portraits of a job that has ended; what is to be saved."""
-        saves = []
+    ) -> list[SavePortrait | ForgetPortraits]:
+        """Keep the portraits of a job that has ended; what is to be saved, and what has to leave for it."""
+        commands: list[SavePortrait | ForgetPortraits] = []
         for node in workers:
             portrait = portraits.get(node.name)
             if portrait is not None:
                 key = _key(config, node)
                 self._portraits[key] = portrait
-                saves.append(SavePortrait(key, portrait.to_dict()))
-        return saves
+                commands.append(SavePortrait(key, portrait.to_dict()))
+        surplus = self._take_oldest(len(self._portraits) - MAX_KEPT)
+        return [*commands, ForgetPortraits(surplus)] if surplus else commands
+
+    def _take_oldest(self, number: int) -> tuple[str, ...]:
+        """Give up so many portraits, those first that were measured longest ago; their keys."""
+        oldest = heapq.nsmallest(number, self._portraits, key=lambda key: (self._portraits[key].measured_at, key))
+        for key in oldest:
+            del self._portraits[key]
+        return tuple(oldest)
 
 
 def unmeasured(worker: str, device: str, samples_per_s: float, unix_time: float) -> Portrait:

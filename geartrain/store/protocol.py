@@ -29,6 +29,9 @@ class StateStore(Protocol):
     def put(self, term: int, key: str, value: bytes) -> None:
         """Set a named value."""
 
+    def delete(self, term: int, keys: Sequence[str]) -> None:
+        """Remove named values; keys that are not there are no error."""
+
     def items(self, prefix: str) -> list[tuple[str, bytes]]:
         """Named values whose key starts with `prefix`, sorted by key."""
 

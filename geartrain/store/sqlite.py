@@ -53,6 +53,9 @@ class SqliteStore:
     def put(self, term: int, key: str, value: bytes) -> None:
         self._write(term, "INSERT OR REPLACE INTO named VALUES (?, ?)", [(key, value)])
 
+    def delete(self, term: int, keys: Sequence[str]) -> None:
+        self._write(term, "DELETE FROM named WHERE key = ?", [(key,) for key in keys])
+
     def entries(self, job: str) -> Iterator[bytes]:
         last = 0
         while True:
@@ -76,7 +79,7 @@ class SqliteStore:
         with self._lock:
             self._connection.close()
 
-    def _write(self, term: int, statement: str, rows: Sequence[tuple[str, bytes]]) -> None:
+    def _write(self, term: int, statement: str, rows: Sequence[tuple[str | bytes, ...]]) -> None:
         """Run `statement` for each row in one transaction that holds only while `term` is the highest one."""
         with self._errors_named(), self._lock, closing(self._connection.cursor()) as cursor:
             cursor.execute("BEGIN IMMEDIATE")

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from card_support import Card, book_of
+from hypothesis import given
+from hypothesis import strategies as st
 from scripted_nodes import job_config
 
-from coordinator.commands import SavePortrait
+from coordinator import portrait_memory
+from coordinator.commands import ForgetPortraits, SavePortrait
 from coordinator.membership import Node
 from coordinator.portrait import Portrait
 from coordinator.portrait_memory import PortraitMemory, unmeasured
@@ -30,7 +35,11 @@ CONFIG = job_config()
 
 def remembering() -> tuple[PortraitMemory, list[SavePortrait]]:
     memory = PortraitMemory({})
-    return memory, memory.remember(CONFIG, NODES, PORTRAITS)
+    return memory, saves_of(memory.remember(CONFIG, NODES, PORTRAITS))
+
+
+def saves_of(commands: Iterable[SavePortrait | ForgetPortraits]) -> list[SavePortrait]:
+    return [one for one in commands if isinstance(one, SavePortrait)]
 
 
 def test_the_same_devices_are_known_for_the_same_work() -> None:
@@ -94,11 +103,64 @@ def test_what_does_not_change_the_work_of_a_step_does_not_matter(changes: dict[s
 
 def test_only_workers_with_a_portrait_are_remembered_and_the_latest_one_counts() -> None:
     memory = PortraitMemory({})
-    assert memory.remember(CONFIG, [*NODES, node("w2")], {"w0": PORTRAITS["w0"]})[0].record["worker"] == "w0"
+    (saved,) = saves_of(memory.remember(CONFIG, [*NODES, node("w2")], {"w0": PORTRAITS["w0"]}))
+    assert saved.record["worker"] == "w0"
     assert memory.known(CONFIG, [*NODES, node("w2")]) == {"w0": PORTRAITS["w0"]}
     later = replace(PORTRAITS["w0"], cost=PORTRAITS["w0"].cost.scaled(2.0), source="steps")
     memory.remember(CONFIG, NODES, {"w0": later})
     assert memory.known(CONFIG, NODES) == {"w0": later}
+
+
+@given(
+    st.integers(1, 5),
+    st.lists(st.dictionaries(st.integers(0, 9), st.integers(0, 50), max_size=4), max_size=12),
+    st.integers(0, 12),
+)
+def test_a_store_never_holds_more_than_its_bound_and_the_oldest_leave_first(
+    bound: int, jobs: list[dict[int, int]], restart_at: int
+) -> None:
+    """`jobs`: of each, when the portraits of its workers were measured. The coordinator is restarted once."""
+    memory, stored = PortraitMemory({}), dict[str, dict[str, Any]]()
+    newest: dict[int, int] = {}
+    nodes = [node(f"w{number}") for number in range(10)]
+    with patch.object(portrait_memory, "MAX_KEPT", bound):
+        for place, measured in enumerate(jobs):
+            if place == restart_at:
+                memory = PortraitMemory(stored)
+            portraits = {
+                f"w{number}": replace(PORTRAITS["w0"], worker=f"w{number}", measured_at=float(at))
+                for number, at in measured.items()
+            }
+            apply(memory.remember(CONFIG, nodes, portraits), stored)
+            newest |= measured
+            kept = {int(record["worker"][1:]) for record in stored.values()}
+            assert len(stored) == min(bound, len(newest)) == len(kept)
+            assert memory.known(CONFIG, nodes) == {one["worker"]: Portrait.from_dict(one) for one in stored.values()}
+            left = newest.keys() - kept
+            assert max((newest[number] for number in left), default=0) <= min(
+                (newest[number] for number in kept), default=0
+            )
+            for number in left:
+                del newest[number]
+
+
+def apply(commands: Iterable[SavePortrait | ForgetPortraits], stored: dict[str, dict[str, Any]]) -> None:
+    """What the shell does to the store."""
+    for command in commands:
+        if isinstance(command, SavePortrait):
+            stored[command.key] = command.record
+        else:
+            for key in command.keys:
+                del stored[key]
+
+
+def test_a_store_that_has_outgrown_its_bound_is_cut_at_the_next_job() -> None:
+    _, saves = remembering()
+    with patch.object(portrait_memory, "MAX_KEPT", 1):
+        memory = PortraitMemory({one.key: one.record for one in saves})
+        forgotten = memory.remember(CONFIG, NODES, {})
+    assert forgotten == [ForgetPortraits((min(one.key for one in saves),))]  # both are of one time
+    assert len(memory.known(CONFIG, NODES)) == 1
 
 
 def test_a_record_that_is_no_portrait_is_refused() -> None:

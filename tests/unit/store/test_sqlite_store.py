@@ -67,6 +67,17 @@ def test_named_values_are_replaced_and_listed_by_prefix(store: SqliteStore) -> N
     assert store.items("j%") == [("j%b/1", b"v")]
 
 
+def test_named_values_are_removed_for_good(tmp_path: Path, store: SqliteStore) -> None:
+    term = store.raise_term()
+    for key in ("portrait/a", "portrait/b", "portrait/c", "job/a"):
+        store.put(term, key, b"x")
+    store.delete(term, ["portrait/a", "portrait/c", "portrait/unknown"])
+    assert SqliteStore(tmp_path / "state.sqlite").items("") == [("job/a", b"x"), ("portrait/b", b"x")]
+    with pytest.raises(StaleMessageError):
+        store.delete(term - 1, ["portrait/b"])
+    assert store.items("portrait/") == [("portrait/b", b"x")]
+
+
 def test_what_was_appended_survives_a_kill(tmp_path: Path) -> None:
     program = (
         "import os, sys, signal, pathlib\n"
