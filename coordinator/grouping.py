@@ -156,9 +156,10 @@ def _counted(num_groups: int) -> str:
 class Regrouper:
     """Decides when groups that were right once are no longer: hysteresis, so that noise in the speeds moves nobody."""
 
-    def __init__(self) -> None:
+    def __init__(self, last_step: int | None = None) -> None:
+        """`last_step`: when groups were formed anew last, if they were."""
         self._wanted: Groups | None = None
-        self._last_step: int | None = None
+        self._last_step = last_step
 
     def consider(self, current: Groups, candidates: Sequence[Candidate], step: int) -> Partition | None:
         """Other groups for the same workers, if `current` should be given up now at `step`; the caller forms them.

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from coordinator.cost_model import StepTiming
 from coordinator.events import GroupSpec, MemberCost
 from coordinator.group_lags import GroupLags
-from coordinator.grouping import Candidate, Regrouper, partition
+from coordinator.grouping import Candidate, Partition, Regrouper, partition
 from coordinator.portrait import Portrait
 from coordinator.portrait_book import PortraitBook
 from coordinator.shares import batch_sizes_by_time, finishing_s, group_batch_sizes
@@ -69,6 +69,7 @@ class Matcher:
         self.book = book
         self.next_group = first_group
         self._regrouper = Regrouper()
+        self._is_changed = False
         self._look_at = LOOK_EVERY
         self._balance_at = LOOK_EVERY
         self._lags = GroupLags()
@@ -79,13 +80,13 @@ class Matcher:
 
     def match(self) -> Matching:
         """Groups and shares by the portraits as they are."""
-        candidates = self._candidates()
-        wanted = self._settings.group_size
-        if self._settings.mode == "sync" and wanted is None:
-            # All wait for all: more groups than vendors gain nothing.
-            wanted = len(candidates)
-        found = partition(candidates, wanted)
+        found = self._partition()
         return self._new_groups(found.groups, found.reason)
+
+    def change(self, settings: MatchSettings) -> None:
+        """Match by these settings from now on. The next `regroup` gives the groups that a job begins with by them."""
+        self._is_changed = self._is_changed or settings != self._settings
+        self._settings = settings
 
     def adopt(self, members: Sequence[tuple[str, ...]], reason: str) -> Matching:
         """These groups, chosen by the caller, with shares by the portraits."""
@@ -169,6 +170,8 @@ class Matcher:
         It looks every `LOOK_EVERY` versions, however often it is asked.
         """
         settings = self._settings
+        if self._is_changed:
+            return self._match_again(version)
         if settings.group_size is not None or settings.mode == "sync" or version < self._look_at:
             return None
         self._look_at = version + LOOK_EVERY
@@ -176,10 +179,29 @@ class Matcher:
         found = self._regrouper.consider(current, self._candidates(), version)
         return self._new_groups(found.groups, found.reason) if found is not None else None
 
+    def _match_again(self, version: int) -> Matching | None:
+        """The groups that changed settings ask for, where they are not those that live."""
+        self._is_changed = False
+        self._look_at = version + LOOK_EVERY
+        found = self._partition()
+        if set(found.groups) == {spec.members for spec in self._groups}:
+            return None
+        self._regrouper = Regrouper(version)
+        return self._new_groups(found.groups, f"sync.mode is now {self._settings.mode}: {found.reason}")
+
     @property
     def portraits(self) -> Mapping[str, Portrait]:
         """The portraits in force, by worker."""
         return self.book.portraits()
+
+    def _partition(self) -> Partition:
+        """The best groups by the settings and the portraits as they are."""
+        candidates = self._candidates()
+        wanted = self._settings.group_size
+        if self._settings.mode == "sync" and wanted is None:
+            # All wait for all: more groups than vendors gain nothing.
+            wanted = len(candidates)
+        return partition(candidates, wanted)
 
     def _new_groups(self, members: Sequence[tuple[str, ...]], reason: str) -> Matching:
         first = self.next_group

@@ -144,6 +144,11 @@ class JobPlan:
         """What groups and shares are made for."""
         return match_settings(self.config, self.tokens.mean if self.tokens is not None else 0.0)
 
+    def match_settings_in(self, mode: str) -> MatchSettings:
+        """The same for a job that begins with this `sync.mode`."""
+        sync = self.config.sync.model_copy(update={"mode": mode})
+        return match_settings(self.config.model_copy(update={"sync": sync}), self.match_settings.tokens_per_sample)
+
     @property
     def device_labels(self) -> dict[str, str]:
         """Devices as results show them: of an emulated one its name."""

@@ -16,7 +16,7 @@ from coordinator.checkpoints import FORMAT, Manifest
 from coordinator.commands import Command, ComputeMetrics, MetricsComputed, WritePredictions
 from coordinator.cutting import CutUnderWay
 from coordinator.job_report import ReportBasis, heterogeneity, worker_rows
-from coordinator.matching import Matching
+from coordinator.matching import Matching, MatchSettings, match_equally
 from coordinator.observing import MatchingObserver
 from coordinator.plan import JobPlan
 from coordinator.preparing import Preparation
@@ -44,6 +44,8 @@ class JobRun(Preparation):
         self._training: Training | None = None
         self._observer: MatchingObserver | None = None
         self._regrouping = False
+        self._changed_settings: MatchSettings | None = None
+        self._next_equal_group = plan.first_group + len(plan.workers)
         self._cuts = plan.cut_keeper()
         self._cut: CutUnderWay | None = None
         self._best = plan.best_pass()
@@ -84,12 +86,22 @@ class JobRun(Preparation):
         return self._training.snapshot(now_s) if self._training is not None else None
 
     def change_window(self, changes: dict[str, Any], now_s: float) -> list[Command]:
-        """Close windows differently from now on (`mode`, `window_ms`). Raises `ConflictError` before the training."""
+        """Close windows differently from now on (`mode`, `window_ms`). Raises `ConflictError` before the training.
+
+        Another mode also gives the groups that a job has which begins with it; they are formed when what is in flight
+        is decided.
+        """
         self._now_s = now_s
         training = self._training
         if training is None:
             raise ConflictError("the job does not train yet: there is no window", expected="a job in state training")
         self._emit(training.change_window(replace(training.window_settings, **changes), now_s))
+        if "mode" in changes:
+            settings = self._plan.match_settings_in(changes["mode"])
+            if self.matcher is not None:
+                self.matcher.change(settings)
+            else:
+                self._changed_settings = settings
         said = ", ".join(f"{name} is {'auto' if value is None else value}" for name, value in changes.items())
         self._note("window", f"set by a call: {said}")
         return self._take_commands()
@@ -135,7 +147,7 @@ class JobRun(Preparation):
         """The first group id that the job has not used."""
         if self.matcher is not None:
             return self.matcher.next_group
-        return self._plan.first_group + len(self._plan.workers)
+        return self._next_equal_group
 
     # --- the script --------------------------------------------------------------------------------------------------
 
@@ -209,7 +221,7 @@ class JobRun(Preparation):
 
     def _regroup(self, training: Training) -> Script[None]:
         """Form other groups, if they are better now, once nothing is in flight."""
-        matching = self.matcher.regroup(training.version) if self.matcher is not None else None
+        matching = self._other_groups(training.version)
         if matching is None:
             return
         self._regrouping = True
@@ -219,10 +231,23 @@ class JobRun(Preparation):
         yield from self._form_groups(matching.groups, matching.reason)
         self._emit(training.regroup(matching, self._now_s))
         self._regrouping = False
-        assert self.matcher is not None and self._observer is not None
-        # Portraits may have changed while the groups were formed: by steps, or by hand.
-        changed = self._observer.take_shares(training.version)
-        self._change_shares(training, self.matcher.reshare("portraits as they are now") or changed)
+        if self.matcher is not None and self._observer is not None:
+            # Portraits may have changed while the groups were formed: by steps, or by hand.
+            changed = self._observer.take_shares(training.version)
+            self._change_shares(training, self.matcher.reshare("portraits as they are now") or changed)
+
+    def _other_groups(self, version: int) -> Matching | None:
+        """Groups to form in place of those that live: by portraits, or as the mode that was set asks for."""
+        if self.matcher is not None:
+            return self.matcher.regroup(version)
+        settings, self._changed_settings = self._changed_settings, None
+        if settings is None:
+            return None
+        matching = match_equally(list(self._plan.workers), settings, self._next_equal_group)
+        if [spec.members for spec in matching.groups] == [spec.members for spec in self.view.groups]:
+            return None
+        self._next_equal_group += len(matching.groups)
+        return replace(matching, reason=f"sync.mode is now {settings.mode}: {matching.reason}")
 
     def _take_report(self, training: Training, report: Staged) -> None:
         """A report that is stale is refused by name and changes nothing."""

@@ -30,6 +30,7 @@ def show_window(facade: Cluster) -> Any:
     openapi_extra=request_body(WindowRequest, WindowRequest.example),
 )
 def set_window(facade: Cluster, wanted: Annotated[WindowRequest, Depends(body_as(WindowRequest))]) -> Any:
-    """Change the mode or the length of the window of the running job, from its next decision on. The answer is the
-    window as it is then. Without a job that trains: 409."""
+    """Change the mode or the length of the window of the running job, from its next decision on. With another
+    mode the job's groups become those of a job that begins with it (`/v1/groups`). The answer is the window as it is
+    then. Without a job that trains: 409."""
     return facade.set_window(wanted.model_dump(exclude_none=True))

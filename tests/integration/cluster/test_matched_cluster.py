@@ -184,7 +184,10 @@ def test_the_window_can_be_changed_while_it_trains(matched: Matched, training: s
     matched.once(training, lambda status: status["progress"]["version"] > version + 3, "windows of the new kind")
     report = client.job(training)["report"]
     assert [row["worker"] for row in report["workers"]] == ["w0", "w1"]
-    assert report["groups"] == [["w0", "w1"]]
+    wait_for(lambda: len(client.groups()["groups"]) == 2, "the groups of a job that begins with async")
+    assert client.groups()["reason"].startswith("sync.mode is now async: ")
+    client.set_window("sync")
+    wait_for(lambda: len(client.groups()["groups"]) == 1, "the one group of a job that begins with sync")
 
 
 def test_what_is_not_there_cannot_be_set(matched: Matched) -> None:
