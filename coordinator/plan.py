@@ -14,7 +14,7 @@ from coordinator.cuts import CutKeeper
 from coordinator.job_report import ReportBasis, heterogeneity, worker_rows
 from coordinator.matching import Matching, MatchSettings
 from coordinator.portrait import Portrait
-from coordinator.schedule import ScheduleState
+from coordinator.schedule import ScheduleState, resumed
 from coordinator.token_counts import TokenCounts
 from coordinator.training import TrainingPlan
 from coordinator.window import WindowSettings
@@ -170,7 +170,10 @@ class JobPlan:
 
     def schedule_state(self) -> ScheduleState:
         """What the learning-rate schedule remembers at the start."""
-        return ScheduleState.from_dict(self.resumed.schedule) if self.resumed is not None else ScheduleState()
+        if self.resumed is None:
+            return ScheduleState()
+        before = JobConfig.from_resolved(self.resumed.config).training.lr_schedule
+        return resumed(ScheduleState.from_dict(self.resumed.schedule), before, self.config.training.lr_schedule)
 
     @property
     def pass_versions(self) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from coordinator.best_pass import best_cut
 from coordinator.checkpoints import Manifest, read_manifests
+from coordinator.resuming import check_resumable
 from geartrain.checkpoint_layout import MANIFEST_NAME
 from geartrain.config import JobConfig
 from geartrain.errors import CheckpointError, ConfigError
@@ -20,13 +21,13 @@ _NOT_THE_MODELS = frozenset({"name", "separator", "max_length", "dropout"})
 def check_restorable(directory: Path, manifest: Manifest, config: JobConfig, *, resumes: bool) -> None:
     """Raises `CheckpointError` unless a job of `config` can begin with the checkpoint's parameters.
 
-    `resumes`: it goes on with the optimizers' states, too.
+    `resumes`: it goes on with the run, as if that had never stopped.
     """
     try:
         trained = JobConfig.from_resolved(manifest.config)
     except ConfigError as error:
         raise _refusal(directory, f"config.{error.facts.get('field')}", error.message) from error
-    theirs, ours = _meaning(trained, resumes), _meaning(config, resumes)
+    theirs, ours = _meaning(trained), _meaning(config)
     for field in dict.fromkeys([*theirs, *ours]):
         if theirs.get(field) != ours.get(field):
             raise CheckpointError(
@@ -39,6 +40,7 @@ def check_restorable(directory: Path, manifest: Manifest, config: JobConfig, *, 
             )
     _check_parts(directory, manifest, config)
     if resumes:
+        check_resumable(directory, manifest, trained, config)
         _check_best(directory, best_cut(directory, manifest, config))
 
 
@@ -55,19 +57,13 @@ def _check_best(directory: Path, best: Path) -> None:
         read_manifests(best)
 
 
-def _meaning(config: JobConfig, resumes: bool) -> dict[str, Any]:
-    """What decides about the shape and the meaning of parameters, and of the optimizers' states if they are kept."""
+def _meaning(config: JobConfig) -> dict[str, Any]:
+    """What decides about the shape and the meaning of parameters."""
     meaning: dict[str, Any] = {"features": len(config.features)}
     for place, feature in enumerate(config.features):
         meaning |= _fields(f"features.{place}", feature.model_dump(mode="json"))
     meaning |= _fields("model", config.model.model_dump(mode="json"))
-    tables = config.table_specs()
-    meaning |= {f"tables.{table.name}.row_dtype": table.row_dtype for table in tables}
-    if resumes:
-        meaning["training.dense_optimizer.type"] = config.training.dense_optimizer.type
-        meaning |= {f"tables.{table.name}.optimizer.type": table.optimizer["type"] for table in tables}
-        # The counters of ids without a row, where there are any, go on to be used.
-        meaning |= {f"tables.{table.name}.admission.sketch_mb": table.admission.get("sketch_mb") for table in tables}
+    meaning |= {f"tables.{table.name}.row_dtype": table.row_dtype for table in config.table_specs()}
     return meaning
 
 

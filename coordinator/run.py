@@ -171,6 +171,8 @@ class JobRun(Preparation):
             plan.training_plan(self.term, matching), version, self.accounts, self._learning_rate_factor, self._observer
         )
         self._emit(training.start(self._now_s))
+        if plan.start_pass == self._config.training.passes:
+            self._note("pass", f"all {plan.start_pass} passes were done before: the model is evaluated as it is")
         for pass_index in range(plan.start_pass, self._config.training.passes):
             if self._best.exhausted:
                 self._note("early_stopping", self._best.reason)

@@ -38,6 +38,16 @@ class ScheduleState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise CheckpointError(f"the schedule's state is damaged: {error}", field="schedule") from error
 
 
+def resumed(state: ScheduleState, before: LrSchedule, schedule: LrSchedule) -> ScheduleState:
+    """What `schedule` remembers in a run that is resumed: all, unless `before` watched another metric, or none.
+
+    Values of two metrics cannot be compared; the factor stays.
+    """
+    before_metric = before.metric if isinstance(before, PlateauSchedule) else None
+    metric = schedule.metric if isinstance(schedule, PlateauSchedule) else None
+    return state if metric == before_metric else ScheduleState(state.factor)
+
+
 def rate_factor(schedule: LrSchedule, state: ScheduleState, samples: int, total_samples: int) -> float:
     """The factor of a window before which `samples` were applied in the whole run (resumed parts included).
 

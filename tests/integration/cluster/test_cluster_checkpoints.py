@@ -266,22 +266,38 @@ OTHER_MODELS: list[tuple[str, list[str], str]] = [
     ("--resume", ["--set=model.hidden=[16]"], "model.hidden"),
     ("--init-from", ["--set=model.type=wide_deep"], "model.type"),
     ("--init-from", ["--set=features.0.table=person"], "features.0.table"),
-    ("--resume", ["--set=training.sparse_optimizer={type: adam, lr: 0.01}"], "tables.user.optimizer.type"),
-    ("--resume", ["--set=training.dense_optimizer={type: sgd, lr: 0.01}"], "training.dense_optimizer.type"),
     ("--init-from", ["--set=tables={item: {row_dtype: bf16}}"], "tables.item.row_dtype"),
-    ("--resume", ["--set=tables={user: {admission: {type: count, n: 2}}}"], "tables.user.admission.sketch_mb"),
 ]
+
+
+def refusal(standing: Standing, trained: dict[str, Any], commands: Commands, option: str, settings: list[str]) -> str:
+    """What a `train` that must be refused before anything starts says."""
+    config = write_job(standing.data, "other.json", name="trained", training=FOUR)
+    done = commands.run("train", str(config), "--output=output", option, trained["checkpoint"], *settings)
+    assert (done.status, done.stdout) == (2, "")
+    assert not (commands.folder / "output").exists()
+    assert trained["checkpoint"] in done.error_line
+    return done.error_line
 
 
 @pytest.mark.parametrize(("option", "settings", "field"), OTHER_MODELS)
 def test_a_checkpoint_of_another_model_is_refused(
     standing: Standing, trained: dict[str, Any], commands: Commands, option: str, settings: list[str], field: str
 ) -> None:
-    config = write_job(standing.data, "other.json", name="trained", training=FOUR)
-    done = commands.run("train", str(config), "--output=output", option, trained["checkpoint"], *settings)
-    assert (done.status, done.stdout) == (2, "")
-    assert trained["checkpoint"] in done.error_line and f"another model: {field} is" in done.error_line
-    assert not (commands.folder / "output").exists()
+    assert f"another model: {field} is" in refusal(standing, trained, commands, option, settings)
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("training.seed=2", "training.seed is 1 there and 2 in the config"),
+        ("training.passes=3", "training.passes is 3, and 4 are done"),
+    ],
+)
+def test_what_would_not_go_on_as_it_was_is_not_resumed(
+    standing: Standing, trained: dict[str, Any], commands: Commands, setting: str, words: str
+) -> None:
+    assert f"cannot be resumed: {words}" in refusal(standing, trained, commands, "--resume", [f"--set={setting}"])
 
 
 OVERSHOOTING = {
