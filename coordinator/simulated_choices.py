@@ -12,6 +12,7 @@ from coordinator.portrait import Portrait
 from coordinator.simulated_devices import SimulatedWorker
 from coordinator.simulated_groups import GroupChooser
 from coordinator.simulated_job import SimulatedJob
+from coordinator.simulated_progress import Observe, SimulatedProgress
 from coordinator.simulator import SimulatedRun, Simulation
 from coordinator.window import WindowSettings
 
@@ -29,16 +30,23 @@ class Choice:
 
 
 def compare_choices(
-    workers: Sequence[SimulatedWorker], job: SimulatedJob, portraits: Sequence[Portrait], groups: Groups, seed: int
+    workers: Sequence[SimulatedWorker],
+    job: SimulatedJob,
+    portraits: Sequence[Portrait],
+    groups: Groups,
+    seed: int,
+    observe: Observe | None = None,
 ) -> list[Choice]:
     """The choice that was made, which begins with `groups`, first; then others.
 
-    Equal shares are those of `--no-heterogeneous`: one group of all, whatever their vendors.
+    Equal shares are those of `--no-heterogeneous`: one group of all, whatever their vendors. `observe` hears how far
+    each simulation is.
     """
     short = replace(job, num_samples=min(job.num_samples, MAX_STEPS * job.match.batch_size))
 
     def run(name: str, changed: SimulatedJob, fixed: Groups | None) -> Choice:
-        done = Simulation(workers, changed, GroupChooser(workers, changed, portraits, fixed), seed).run()
+        progress = SimulatedProgress(name, changed.num_samples, observe)
+        done = Simulation(workers, changed, GroupChooser(workers, changed, portraits, fixed, progress), seed).run()
         return Choice(name, len(fixed) if fixed is not None else len(done.groups), done)
 
     equally = replace(short, heterogeneous=False, match=replace(short.match, group_size=None))

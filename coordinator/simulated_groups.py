@@ -10,6 +10,7 @@ from coordinator.matching import LOOK_EVERY, Matcher, Matching, match_equally
 from coordinator.portrait import Portrait
 from coordinator.simulated_devices import Array, SimulatedWorker
 from coordinator.simulated_job import SimulatedJob, book_of
+from coordinator.simulated_progress import SimulatedProgress
 from coordinator.simulated_steps import SimulatedGroup, SimulatedStep
 from geartrain.wire.messages import Staged
 
@@ -31,11 +32,13 @@ class GroupChooser:
         job: SimulatedJob,
         portraits: Sequence[Portrait],
         fixed: Sequence[tuple[str, ...]] | None = None,
+        progress: SimulatedProgress | None = None,
     ) -> None:
-        """`fixed`: these groups, with matched shares, whatever portraits say of them."""
+        """`fixed`: these groups, with matched shares, whatever portraits say of them. `progress` hears of all steps."""
         self._job = job
         self._alive = [worker.name for worker in workers]
         self._fixed = fixed
+        self._progress = progress
         self._matcher = Matcher(job.match, book_of(portraits, job), 0) if job.heterogeneous else None
         self._next_group = 0
         self._observed = {
@@ -62,6 +65,8 @@ class GroupChooser:
 
     def observe(self, group: SimulatedGroup, step: SimulatedStep, version: int, now_s: float) -> Matching | None:
         """Take in a step that arrived; other shares, where it makes a portrait change."""
+        if self._progress is not None:
+            self._progress.add(int(step.num_samples.sum()))
         if self._matcher is None:
             return None
         self._look(group, step)

@@ -14,6 +14,7 @@ from coordinator.simulated_data import SimulatedData, traffic_of
 from coordinator.simulated_devices import Array, Members, SimulatedWorker, simulated_workers
 from coordinator.simulated_groups import GroupChooser
 from coordinator.simulated_job import SimulatedJob, probe_workers
+from coordinator.simulated_progress import Observe, SimulatedProgress
 from coordinator.simulated_solo import SoloRun
 from coordinator.simulated_steps import CAUSES, COMPUTING, SimulatedGroup, Surroundings
 from coordinator.simulator import SimulatedRun, Simulation
@@ -24,10 +25,15 @@ MAX_EVENTS = 100
 
 
 def simulate(
-    cluster: SimulatedCluster, config: JobConfig, data: SimulatedData, num_samples: int, seed: int
+    cluster: SimulatedCluster,
+    config: JobConfig,
+    data: SimulatedData,
+    num_samples: int,
+    seed: int,
+    observe: Observe | None = None,
 ) -> dict[str, Any]:
     """Train `num_samples` samples of the job on the cluster, and what other choices would give; all of it as plain JSON
-    data, with units in the names.
+    data, with units in the names. `observe` hears how far it is.
 
     Raises ConfigError for what does not fit together or a real job would be refused for, GeartrainError when all
     workers die.
@@ -37,8 +43,9 @@ def simulate(
     job = simulated_job(cluster, config, data, num_samples)
     speeds = {name: one.samples_per_s for name, one in config.portrait.initial.items()}
     portraits = probe_workers(workers, job, speeds, seed)
-    run = Simulation(workers, job, GroupChooser(workers, job, portraits), seed).run()
-    choices = compare_choices(workers, job, portraits, run.first_groups, seed)
+    chooser = GroupChooser(workers, job, portraits, progress=SimulatedProgress("the job", num_samples, observe))
+    run = Simulation(workers, job, chooser, seed).run()
+    choices = compare_choices(workers, job, portraits, run.first_groups, seed, observe)
     return _result(workers, job, run, choices) | {"seed": seed, "servers": cluster.servers}
 
 

@@ -22,15 +22,7 @@ def show_progress(console: Console) -> Iterator[Callable[[Job], None]]:
     if not console.is_terminal:
         yield PlainLines(console.out, time.monotonic)
         return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TextColumn("{task.fields[detail]}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as progress:
+    with _bar(console) as progress:
         bar = progress.add_task("starting", total=None, detail="")
 
         def observe(job: Job) -> None:
@@ -39,6 +31,34 @@ def show_progress(console: Console) -> Iterator[Callable[[Job], None]]:
             progress.update(bar, description=_heading(job), completed=completed, total=total, detail=_speed(stand))
 
         yield observe
+
+
+@contextmanager
+def show_simulation(console: Console) -> Iterator[Callable[[str, int, int], None]]:
+    """What to tell how far a simulation is: of what, samples done, samples in all. Nothing is shown off a terminal."""
+    if not console.is_terminal:
+        yield lambda what, done, total: None
+        return
+    with _bar(console) as progress:
+        bar = progress.add_task("simulating", total=None, detail="")
+
+        def observe(what: str, done: int, total: int) -> None:
+            progress.update(bar, description=f"simulating: {what}", completed=done, total=total)
+
+        yield observe
+
+
+def _bar(console: Console) -> Progress:
+    """A bar that goes away when its work is done; its tasks have a field `detail`."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[detail]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    return Progress(*columns, console=console, transient=True)
 
 
 class PlainLines:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,8 +33,11 @@ def simulate(
     The coordinator's own decisions are made by a virtual clock: groups, shares, windows and portraits are those that
     such a cluster would have. Nothing is trained, and no process is started.
     """
+    from rich.console import Console
+
     from coordinator.simulated_report import simulate as run
     from geartrain.config.simulated_cluster import load_cluster
+    from geartrain.progress import show_simulation
     from geartrain.report import table_console
     from geartrain.simulation_report import render_simulation
 
@@ -44,7 +48,8 @@ def simulate(
         job, data = _from_description(machines, config, overrides, machines.num_rows, seed)
     training = job.training
     num_samples = training.passes * data.num_rows if steps is None else steps * training.batch_size
-    told = run(machines, job, data, num_samples, seed)
+    with nullcontext() if as_json else show_simulation(Console()) as observe:
+        told = run(machines, job, data, num_samples, seed, observe)
     if as_json:
         click.echo(json.dumps(told))
     else:

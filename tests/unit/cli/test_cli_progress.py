@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from geartrain.progress import LINE_EVERY_S, PlainLines, samples_done, show_progress
+from geartrain.progress import LINE_EVERY_S, PlainLines, samples_done, show_progress, show_simulation
 
 
 def job(state: str, **progress: Any) -> dict[str, Any]:
@@ -79,3 +79,14 @@ def test_a_pipe_gets_no_control_characters() -> None:
     with show_progress(Console(file=pipe, force_terminal=False)) as observe:
         observe(job("training", samples=5000))
     assert pipe.getvalue() == "training: pass 1 of 2, 5,000 of 10,000 samples\n"
+
+
+@pytest.mark.parametrize(("is_terminal", "shown"), [(True, True), (False, False)])
+def test_a_simulation_has_a_bar_on_a_terminal_only(is_terminal: bool, shown: bool) -> None:
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=is_terminal, width=100, _environ={"TERM": "xterm"})
+    with show_simulation(console) as observe:
+        observe("equal shares in one group", 300, 400)
+    assert ("simulating: equal shares in one group" in screen.getvalue()) == shown
+    assert ("75%" in screen.getvalue()) == shown
+    assert shown or screen.getvalue() == ""

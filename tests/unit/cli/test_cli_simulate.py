@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from subprocess import run as run_process
 from typing import Any
@@ -140,6 +142,28 @@ def test_a_cluster_that_dies_out_fails(tmp_path: Path) -> None:
     result = simulate(tmp_path, "--set", "training.batch_size=1000", "--steps", "100", workers=dying)
     assert result.exit_code == 1
     assert "all workers have died" in result.output
+
+
+@pytest.mark.parametrize(("options", "shown"), [([], True), (["--json"], False)])
+def test_progress_is_shown_unless_a_program_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], shown: bool
+) -> None:
+    told: list[tuple[str, int, int]] = []
+
+    @contextmanager
+    def show(console: object) -> Iterator[Callable[[str, int, int], None]]:
+        yield lambda *stand: told.append(stand)
+
+    monkeypatch.setattr("geartrain.progress.show_simulation", show)
+    result = simulate(tmp_path, "--set", "training.batch_size=100", "--steps", "500", *options)
+    assert result.exit_code == 0, result.output
+    assert bool(told) == shown
+    if shown:
+        job = [(done, total) for what, done, total in told if what == "the job"]
+        assert job == sorted(job) and job[-1] == (50_000, 50_000)
+        assert 300 < len(job) <= 500  # often enough for a bar, however many steps there are
+        assert ("equal shares in one group", 20_000, 20_000) in told
+    assert "simulating" not in result.output
 
 
 def test_torch_is_not_imported(tmp_path: Path) -> None:
