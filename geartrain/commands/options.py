@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import click
@@ -49,10 +51,24 @@ def set_option(function: Function) -> Function:
 
 
 def coordinator_option(function: Function) -> Function:
-    """`--coordinator`: `coordinator`, the URL of the API."""
+    """`--coordinator`: `coordinator`, the URL of the API; not given, that of the cluster that is up, if any."""
     return click.option(
-        "--coordinator", metavar="URL", default=API_URL, show_default=True, help="The coordinator's API."
+        "--coordinator",
+        metavar="URL",
+        callback=lambda context, option, value: standing_url() if value is None else value,
+        help=f"The coordinator's API [default: of the cluster that `geartrain up` started here, else {API_URL}].",
     )(function)
+
+
+def standing_url() -> str:
+    """Where the API of this user's and host's standing cluster is, or would be. Nothing is made for the look."""
+    from geartrain.launch.home import home_path
+    from geartrain.launch.supervisor import StandingPlace
+
+    standing = None
+    with suppress(OSError):  # a home folder that cannot be read has no cluster
+        standing = StandingPlace(home_path(os.environ)).read()
+    return API_URL if standing is None else standing.url
 
 
 def resolve_devices(worker_num: int | None, devices: tuple[str, ...]) -> tuple[str, ...]:

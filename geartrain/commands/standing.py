@@ -31,7 +31,7 @@ def up(
     allowed_roots: tuple[Path, ...],
     foreground: bool,
 ) -> None:
-    """Start a local cluster that stays; submit jobs to it with `geartrain submit`.
+    """Start a local cluster that stays; `geartrain submit` and the other calls find it, whatever its port.
 
     One cluster per user and host. Jobs and checkpoints are kept when it is stopped; a job that was running then has
     failed. The calls of its API need the token in $GEARTRAIN_API_TOKEN if that is set now.

@@ -17,9 +17,13 @@ CLUSTER_TOKEN_VARIABLE = "GEARTRAIN_CLUSTER_TOKEN"
 
 def home_directory(environment: Mapping[str, str]) -> Path:
     """The folder, made if need be. Raises `ConfigError` when it cannot be."""
+    return usable_folder(home_path(environment), HOME_VARIABLE, mode=0o700)
+
+
+def home_path(environment: Mapping[str, str]) -> Path:
+    """Where the folder is, whether it is there or not."""
     chosen = environment.get(HOME_VARIABLE)
-    home = Path(chosen).resolve() if chosen else Path.home() / ".geartrain"
-    return usable_folder(home, HOME_VARIABLE, mode=0o700)
+    return Path(chosen).resolve() if chosen else Path.home() / ".geartrain"
 
 
 def usable_folder(folder: Path, field: str, mode: int = 0o777) -> Path:

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from geartrain.errors import ConflictError, DeadlineError, RoleDiedError
-from geartrain.files import write_text
+from geartrain.files import written_whole
 from geartrain.launch.local import READY_DEADLINE_S, STOP_GRACE_S, LocalCluster
 from geartrain.launch.role_process import last_line
 from geartrain.launch.signals import stop_on_signals
@@ -69,8 +69,10 @@ class StandingPlace:
                 self._state.unlink(missing_ok=True)
 
     def write(self, cluster: StandingCluster) -> None:
-        """Say where the cluster is; only for the owner of the lock."""
-        write_text(self._state, json.dumps(asdict(cluster)))
+        """Say where the cluster is, to its user only; only for the owner of the lock."""
+        with written_whole(self._state) as unfinished:
+            unfinished.touch(mode=0o600)
+            unfinished.write_text(json.dumps(asdict(cluster)))
 
     def is_owned(self) -> bool:
         """Whether a supervisor lives."""

@@ -11,7 +11,7 @@ ENDLESS = {"passes": 100_000, "batch_size": 16}
 
 def test_submit_and_wait_shows_the_result(standing: Standing) -> None:
     config = write_job(standing.data)
-    done = standing.commands.run("submit", str(config), "--wait", "--json", "--coordinator", standing.url)
+    done = standing.commands.run("submit", str(config), "--wait", "--json")  # it finds the cluster that is up
     assert (done.status, done.stderr) == (0, "")
     result = done.json
     assert result["state"] == "succeeded"
@@ -24,7 +24,7 @@ def test_submit_and_wait_shows_the_result(standing: Standing) -> None:
     assert shown["progress"]["samples"] == 4000
     table = standing.commands.run("show", result["job"], "--coordinator", standing.url).stdout
     assert result["job"] in table and "4,000 of 4,000" in table and f"{result['test']['auc']:.5f}" in table
-    listed = standing.commands.run("jobs", "--coordinator", standing.url).stdout
+    listed = standing.commands.run("jobs").stdout
     assert any(result["job"] in line and "succeeded" in line for line in listed.splitlines())
 
 
