@@ -13,7 +13,8 @@ import torch
 
 from dense_workers.device import open_device
 from dense_workers.fetch import FetchFailed, ReadyStep
-from dense_workers.group import use_loopback
+from dense_workers.group import GroupLeftError, use_loopback
+from dense_workers.orders import LatestOrders
 from dense_workers.trainer import JobTrainer, WorkerIdentity
 from geartrain.device_spec import parse_device
 from geartrain.errors import GeartrainError
@@ -51,6 +52,7 @@ class Worker:
     def __init__(self, channel: NodeChannel, identity: WorkerIdentity) -> None:
         self._channel = channel
         self._identity = identity
+        self._orders = LatestOrders()
         self._mailbox: queue.SimpleQueue[ToNode | ReadyStep | FetchFailed | Exception] = queue.SimpleQueue()
         self._trainer: JobTrainer | None = None
         self._failed_job = ""
@@ -80,15 +82,19 @@ class Worker:
             try:
                 message = self._channel.receive(timeout_s=3600.0)
             except Exception as error:  # handed to the main thread, which ends the process with it
+                self._orders.take(error)
                 self._mailbox.put(error)
                 return
             if message is not None:
+                self._orders.take(message)
                 self._mailbox.put(message)
 
     def _guarded(self, item: ToNode | ReadyStep | FetchFailed) -> None:
         """Handle one item; an error ends the job on this worker and is reported, the worker itself goes on."""
         try:
             self._handle(item)
+        except GroupLeftError as left:
+            log.info("%s", left)  # what the coordinator said instead is in the mailbox
         except GeartrainError as error:
             self._fail(error)
         except Exception as error:
@@ -140,7 +146,7 @@ class Worker:
         else:
             self._close_job()
             try:
-                self._trainer = JobTrainer(self._identity, message, self._channel.send, self._mailbox.put)
+                self._trainer = JobTrainer(self._identity, message, self._channel.send, self._mailbox.put, self._orders)
             except GeartrainError as error:
                 self._report(error, message.term, message.job)
                 return

@@ -2,77 +2,110 @@
 
 The rendezvous store is hosted by the group's first member on a free port; a new membership is a new group, so a group
 is formed once, used, and closed.
+
+A collective waits for the slowest member, however long that takes. What ends it early is a member whose connection
+breaks, or the coordinator, which finds members that died or froze by their leases and then gives up the term: nothing
+in gloo can be interrupted, so the worker leaves the collective behind.
 """
 
 from __future__ import annotations
 
-import datetime
 import os
 import re
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from datetime import timedelta
 
 import numpy as np
 import torch
-import torch.distributed as dist
-from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
+from torch.distributed import (  # type: ignore[attr-defined]
+    AllreduceOptions,
+    BroadcastOptions,
+    PrefixStore,
+    ProcessGroupGloo,
+    TCPStore,
+    Work,
+)
 
 from dense_workers.links import Links
 from geartrain.errors import RoleDiedError
 from geartrain.timeouts import DEFAULT
 from geartrain.types import Floats
 
-TIMEOUT_S = DEFAULT.group_s
-"""A member that is silent for this long is lost: gloo notices a frozen peer in no other way."""
+JOIN_PATIENCE = timedelta(seconds=DEFAULT.join_s)
+STEP_PATIENCE = timedelta(seconds=DEFAULT.group_s)
+LOOK_EVERY_S = 0.1
+"""How often a worker that waits for others looks whether it still should."""
+
+
+class GroupLeftError(Exception):
+    """The coordinator gave up the term while this worker waited for others of its group: there is nothing to report."""
 
 
 def host_store(host: str) -> tuple[TCPStore, str]:
     """Open a rendezvous store on a free port of `host`; the store and its address `host:port`."""
-    store = TCPStore(host, 0, is_master=True, wait_for_workers=False, timeout=_timeout())
+    store = TCPStore(host, 0, is_master=True, wait_for_workers=False, timeout=JOIN_PATIENCE)
     return store, f"{host}:{store.port}"
 
 
-def _timeout() -> datetime.timedelta:
-    return datetime.timedelta(seconds=TIMEOUT_S)
+def connect_store(address: str) -> TCPStore:
+    """Connect to the rendezvous store of a group at `host:port`."""
+    host, port = address.rsplit(":", 1)
+    return TCPStore(host, int(port), is_master=False, timeout=JOIN_PATIENCE)
 
 
 class SyncGroup:
-    """Collectives of one group, by gloo over CPU tensors. A group of one needs no peer and does nothing."""
+    """Collectives of one group, by gloo over CPU tensors. A group of one needs no peer and does nothing.
 
-    def __init__(self, group: int, members: Sequence[str], worker: str, store: TCPStore | None, links: Links) -> None:
-        """`store` is what `host_store` or `connect_store` gave; None for a group of one. `links` are the worker's own:
-        how long bytes of a collective take in them, `dense_workers.links` says."""
+    Whatever waits for other members raises `GroupLeftError` when the worker is told that nobody waits for the group.
+    """
+
+    def __init__(
+        self,
+        group: int,
+        members: Sequence[str],
+        worker: str,
+        store: Callable[[], TCPStore],
+        links: Links,
+        is_over: Callable[[], bool],
+    ) -> None:
+        """Forms the group. `store` opens its rendezvous store; it is not called in a group of one. `links` are the
+        worker's own: how long bytes of a collective take in them, `dense_workers.links` says. `is_over`: whether the
+        coordinator has given up the term of the group.
+
+        Raises `RoleDiedError` when the others do not come.
+        """
         self.group = group
         self.members = tuple(members)
         self.rank = self.members.index(worker)
         self.waited_s = 0.0
         """Seconds within collectives so far, as far as they are not due to the worker's own links: until all came."""
-        self._store = store
         self._links = links
-        if len(self.members) > 1:
-            assert store is not None
-            dist.init_process_group(
-                "gloo",
-                store=PrefixStore(f"group-{group}", store),
-                rank=self.rank,
-                world_size=len(self.members),
-                timeout=_timeout(),
-            )
+        self._is_over = is_over
+        self._gloo = self._form(store) if len(self.members) > 1 else None
 
     def broadcast(self, values: Floats) -> None:
         """Overwrite `values` float32[P] of every member with those of the first member."""
-        if len(self.members) > 1:
+        if self._gloo is not None:
             if self.rank == 0:
                 self._links.upload(values.nbytes)
-            self._run("broadcast", dist.broadcast, torch.from_numpy(values), 0)
+            tensors = [torch.from_numpy(values)]
+            self._wait("broadcast", self._gloo.broadcast(tensors, BroadcastOptions()))  # type: ignore[attr-defined]
             if self.rank != 0:
                 self._links.download(values.nbytes)
 
     def sum(self, values: Floats) -> None:
-        """Replace `values` float32[P] in place by the sum over the members."""
+        """Replace `values` float32[P] in place by the sum over the members.
+
+        After a `GroupLeftError` the array must not be used any more: a member that wakes up may still write to it.
+        """
         num_members = len(self.members)
-        if num_members > 1:
-            self._run("all-reduce", dist.all_reduce, torch.from_numpy(values), dist.ReduceOp.SUM)
+        if self._gloo is not None:
+            tensors = [torch.from_numpy(values)]
+            self._wait("all-reduce", self._gloo.allreduce(tensors, AllreduceOptions()))  # type: ignore[attr-defined]
             self._links.exchange(2 * (num_members - 1) * values.nbytes // num_members)
 
     def slice_of(self, length: int) -> tuple[int, int]:
@@ -82,29 +115,65 @@ class SyncGroup:
 
     def close(self) -> None:
         """Leave the group. Also right after a failed collective."""
-        if len(self.members) > 1 and dist.is_initialized():
-            dist.destroy_process_group()
-        self._store = None
+        self._gloo = None
 
-    def _run(self, what: str, collective: object, *arguments: object) -> None:
+    def _form(self, store: Callable[[], TCPStore]) -> ProcessGroupGloo:
+        formed: Future[ProcessGroupGloo] = Future()
+
+        def form() -> None:
+            try:
+                rendezvous = PrefixStore(f"group-{self.group}", store())
+                formed.set_result(ProcessGroupGloo(rendezvous, self.rank, len(self.members), JOIN_PATIENCE))
+            except Exception as error:
+                formed.set_exception(error)
+
+        threading.Thread(target=form, name="form-group", daemon=True).start()
+        while not formed.done():
+            self._check()
+            with suppress(TimeoutError):
+                formed.exception(LOOK_EVERY_S)
+        try:
+            gloo = formed.result()
+        except RuntimeError as error:
+            raise self._lost("while it was formed", error) from error
+        gloo._set_default_timeout(STEP_PATIENCE)
+        return gloo
+
+    def _wait(self, what: str, work: Work) -> None:
         begun_s = time.perf_counter()
         try:
-            collective(*arguments)  # type: ignore[operator]
-            self.waited_s += time.perf_counter() - begun_s
+            while not work.is_completed():
+                self._check(work)
+                with suppress(RuntimeError):  # time is up, or what the last line raises
+                    work.wait(timedelta(seconds=LOOK_EVERY_S))
+            work.wait()
         except RuntimeError as error:
-            why = re.sub(r"^\[[^\]]*\] ", "", str(error).splitlines()[0])  # without the place in gloo's source
-            late = f"; a member may not be {TIMEOUT_S:g} s slower than the others" if "imed out" in why else ""
-            raise RoleDiedError(
-                f"sync group {self.group} lost a member during {what}: {why}{late}",
-                group=self.group,
-                members=list(self.members),
-            ) from error
+            raise self._lost(f"during {what}", error) from error
+        self.waited_s += time.perf_counter() - begun_s
+
+    def _check(self, work: Work | None = None) -> None:
+        """Raise when nobody waits for the group any more; what is under way is left behind."""
+        if not self._is_over():
+            return
+        if work is not None:
+            threading.Thread(target=_outlast, args=(self._gloo, work), name="left-group", daemon=True).start()
+            self._gloo = None
+        raise GroupLeftError(f"left sync group {self.group}, which waited for a member: its job was given up")
+
+    def _lost(self, when: str, error: RuntimeError) -> RoleDiedError:
+        why = re.sub(r"^\[[^\]]*\] ", "", str(error).splitlines()[0])  # without the place in gloo's source
+        message = f"sync group {self.group} lost a member {when}: {why}"
+        return RoleDiedError(message, group=self.group, members=list(self.members))
 
 
-def connect_store(address: str) -> TCPStore:
-    """Connect to the rendezvous store of a group at `host:port`."""
-    host, port = address.rsplit(":", 1)
-    return TCPStore(host, int(port), is_master=False, timeout=_timeout())
+def _outlast(gloo: ProcessGroupGloo, work: Work) -> None:
+    """Keep what a collective uses until it ends, when the silent member wakes up, or dies, or gloo loses patience.
+
+    A thread that waits does not keep the process from ending; giving gloo up in it would.
+    """
+    with suppress(RuntimeError):
+        work.wait()
+    del gloo
 
 
 def use_loopback() -> None:

@@ -20,6 +20,7 @@ from dense_workers.device import Device
 from dense_workers.fetch import FetchFailed, ReadyStep, StepFeed, share_of
 from dense_workers.group import SyncGroup, connect_store, host_store
 from dense_workers.models import build_model
+from dense_workers.orders import LatestOrders
 from dense_workers.precision import require_supported
 from dense_workers.prefetch import BatchPlanner, Prefetcher
 from dense_workers.probe_batches import ProbeBatches
@@ -90,13 +91,18 @@ class JobTrainer:
         opening: OpenJob,
         send: Callable[[FromNode], None],
         deliver: Callable[[ReadyStep | FetchFailed], None],
+        orders: LatestOrders,
     ) -> None:
-        """`deliver` is called from the fetching thread with steps that can be computed."""
+        """`deliver` is called from the fetching thread with steps that can be computed.
+
+        `orders` tell when nobody waits any more for what a step waits for.
+        """
         self._identity = identity
         self._device = identity.device
         self._device.begin_job(identity.name)
         self._send = send
         self._deliver = deliver
+        self._orders = orders
         self.config = JobConfig.from_resolved(opening.config)
         self._index = DatasetIndex.from_dict(opening.index)
         self._schema = DataSchema.from_config(self.config)
@@ -111,7 +117,6 @@ class JobTrainer:
             generator=torch.Generator().manual_seed(seed),
         ).to(self._device.torch_device)
         self._layout = DenseLayout(self._model)
-        self._runner = StepRunner(self._model, self._layout, self._schema.mean_slots, self._device.torch_device)
         self._group: SyncGroup | None = None
         self._hosted: HostedStore | None = None
         self._feed: StepFeed | None = None
@@ -124,6 +129,8 @@ class JobTrainer:
     def _open(self, opening: OpenJob) -> None:
         self.term = opening.term
         self.job = opening.job
+        # A group that was left in the term before may still write to the runner's arrays.
+        self._runner = StepRunner(self._model, self._layout, self._schema.mean_slots, self._device.torch_device)
         self._planner = BatchPlanner(self._schema, opening.route)
         self._pulls = self._client(opening, PULL_DEADLINE_S)
         self._pushes = self._client(opening, PUSH_DEADLINE_S)
@@ -186,11 +193,19 @@ class JobTrainer:
         self._runner.use_precision(message.precision)
         self._leave_group()
         rank = message.members.index(self._identity.name)
-        store = None
-        if len(message.members) > 1:
-            hosted = self._hosted.store if self._hosted is not None else None
-            store = hosted if rank == 0 else connect_store(message.address)
-        self._group = SyncGroup(message.group, message.members, self._identity.name, store, self._device.links)
+        hosted = self._hosted
+
+        def store() -> TCPStore:
+            return hosted.store if rank == 0 and hosted is not None else connect_store(message.address)
+
+        self._group = SyncGroup(
+            message.group,
+            message.members,
+            self._identity.name,
+            store,
+            self._device.links,
+            lambda: self._orders.is_over(message.term),
+        )
         data = self.config.data
         self._prefetcher = Prefetcher(self._reader, self._planner, self.config.training.seed, data.shuffle)
         self._feed = StepFeed(self._prefetcher, self._pulls, rank, self._layout.num_values, self._deliver)

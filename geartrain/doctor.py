@@ -121,8 +121,9 @@ def time_outs() -> list[Check]:
     named = {
         "heartbeat": DEFAULT.heartbeat_s,
         "lease": DEFAULT.lease_s,
-        "group": DEFAULT.group_s,
         "silence": DEFAULT.silence_s,
+        "join": DEFAULT.join_s,
+        "group": DEFAULT.group_s,
     }
     ordered = list(named.values()) == sorted(set(named.values()))
     state = "ok" if ordered else "wrong"

@@ -18,14 +18,19 @@ class TimeOuts:
         return self.lease_s / 10
 
     @property
-    def group_s(self) -> float:
-        """A collective of a sync group: a frozen member's lease is over before."""
-        return 2 * self.lease_s
-
-    @property
     def silence_s(self) -> float:
         """A launcher takes a coordinator for dead that answers nothing for this long: nodes have told before."""
         return 3 * self.lease_s
+
+    @property
+    def join_s(self) -> float:
+        """Until all members of a sync group have come together, which they are told to at the same time."""
+        return 12 * self.lease_s
+
+    @property
+    def group_s(self) -> float:
+        """A collective of a sync group: it waits for slow members. Dead and frozen ones are found by their leases."""
+        return 360 * self.lease_s
 
 
 DEFAULT = TimeOuts()

@@ -15,6 +15,7 @@ from tier_cluster import JOB, TOKEN, TierCluster
 
 from dense_workers.fetch import FetchFailed, ReadyStep
 from dense_workers.links import Links
+from dense_workers.orders import LatestOrders
 from dense_workers.trainer import JobTrainer, WorkerIdentity
 from dense_workers.waiting import HostClock
 from geartrain.config import JobConfig, parse_config
@@ -128,7 +129,7 @@ class OneWorker:
         index = build_index(config, ["train"]).to_dict()
         opening = OpenJob(1, JOB, config.to_dict(), index, tier.tables, tier.route, 0)
         identity = WorkerIdentity("w0", 1, TOKEN, "127.0.0.1", self.device)
-        self.trainer = JobTrainer(identity, opening, self.told.append, self._fetched.put)
+        self.trainer = JobTrainer(identity, opening, self.told.append, self._fetched.put, LatestOrders())
         self.trainer.announce()
         opened = self.told[-1]
         assert isinstance(opened, JobOpened)

@@ -58,7 +58,7 @@ def test_what_counts_as_failed() -> None:
 @pytest.mark.parametrize("lease_s", [1.0, 5.0, 60.0])
 def test_each_time_out_is_well_above_the_one_before(lease_s: float) -> None:
     chain = TimeOuts(lease_s)
-    assert chain.heartbeat_s * 4 < chain.lease_s < chain.group_s < chain.silence_s
+    assert chain.heartbeat_s * 4 < chain.lease_s < chain.silence_s < chain.join_s < chain.group_s
 
 
 def test_the_time_outs_are_printed() -> None:

@@ -19,14 +19,27 @@ VALUES = 250_000
 
 
 class Peers:
-    """Stands for gloo: notes at what time of the worker's clock a collective began."""
+    """Stands for gloo: notes at what time of the worker's clock a collective began, and ends it 7 s later."""
 
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
         self.began_s: list[float] = []
 
-    def __call__(self, values: torch.Tensor, *_: object) -> None:
+    def __call__(self, *_: object) -> Peers:
+        return self
+
+    def _set_default_timeout(self, patience: object) -> None: ...
+
+    def broadcast(self, tensors: list[torch.Tensor], *_: object) -> Peers:
         self.began_s.append(self._clock.time_s - 100.0)
+        return self
+
+    allreduce = broadcast
+
+    def is_completed(self) -> bool:
+        return True
+
+    def wait(self) -> None:
         self._clock.work(7.0)
 
 
@@ -38,16 +51,14 @@ def clock() -> ManualClock:
 @pytest.fixture
 def peers(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Peers:
     peers = Peers(clock)
-    monkeypatch.setattr(group_module.dist, "init_process_group", lambda *_, **__: None)
-    monkeypatch.setattr(group_module.dist, "broadcast", peers)
-    monkeypatch.setattr(group_module.dist, "all_reduce", peers)
+    monkeypatch.setattr(group_module, "ProcessGroupGloo", peers)
     monkeypatch.setattr(group_module, "PrefixStore", lambda *_: None)
     monkeypatch.setattr(group_module.time, "perf_counter", clock.now_s)
     return peers
 
 
 def group(worker: str, clock: ManualClock, members: tuple[str, ...] = MEMBERS) -> SyncGroup:
-    return SyncGroup(7, members, worker, cast(Any, object()), Links(1.0, clock))
+    return SyncGroup(7, members, worker, lambda: cast(Any, None), Links(1.0, clock), lambda: False)
 
 
 def test_the_first_member_sends_before_others_can_have_it(clock: ManualClock, peers: Peers) -> None:
