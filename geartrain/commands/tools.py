@@ -19,10 +19,12 @@ from geartrain.errors import ConfigError
 @click.option("--directory", type=click.Path(path_type=Path), default=Path("data"), show_default=True, help="Where to.")
 def data(name: str, directory: Path) -> None:
     """Fetch the public data set NAME: movielens-100k or adult. Nothing is done if it is there already."""
-    from geartrain.data.datasets import fetch
+    from geartrain.data.datasets import DATASETS, fetch
 
     for path in fetch(name, directory).values():
         click.echo(path)
+    # Beside the paths, which scripts may read.
+    click.echo(f"examples/{DATASETS[name].example} reads them: export GEARTRAIN_DATA={directory.resolve()}", err=True)
 
 
 @click.command()

@@ -33,11 +33,13 @@ Rows: TypeAlias = list[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """`members`: tables in the wheel. `split` makes of them the rows of train, valid and test under `header`."""
+    """`members`: tables in the wheel. `split` makes of them the rows of train, valid and test under `header`; `example`
+    is the config in examples/ that reads these."""
 
     header: tuple[str, ...]
     members: tuple[str, ...]
     split: Callable[[dict[str, Rows]], dict[str, list[Row]]]
+    example: str
 
 
 def fetch(name: str, directory: Path, download: Callable[[Path], Path] | None = None) -> dict[str, Path]:
@@ -144,6 +146,7 @@ DATASETS = {
         ("label", "user_id", "movie_id", "age", "gender", "occupation", "zip_code", "year", "genres"),
         ("MovieLens100k_data", "MovieLens100k_items", "MovieLens100k_users"),
         split_movielens,
+        "movielens_100k_deepfm.yaml",
     ),
     "adult": Dataset(
         (
@@ -161,5 +164,6 @@ DATASETS = {
         ),
         ("adult",),
         split_adult,
+        "fetched_adult_wide_deep.yaml",
     ),
 }

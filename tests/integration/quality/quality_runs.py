@@ -26,11 +26,16 @@ def train(example: str, folder: Path, *options: str) -> dict[str, Any]:
     needed = DATA / FOLDERS[example]
     if not needed.is_dir():
         pytest.skip(f"the data set is not here: {needed}")
+    return train_on(DATA, example, folder, *options)
+
+
+def train_on(data: Path, example: str, folder: Path, *options: str) -> dict[str, Any]:
+    """The same with `data` as $GEARTRAIN_DATA."""
     command = [sys.executable, "-m", "geartrain.cli", "train", f"examples/{example}.yaml", "--json"]
     done = subprocess.run(
         [*command, "--output", str(folder), *options],
         cwd=ROOT,
-        env={**os.environ, "GEARTRAIN_DATA": str(DATA)},
+        env={**os.environ, "GEARTRAIN_DATA": str(data)},
         capture_output=True,
         text=True,
         check=False,

@@ -159,7 +159,10 @@ def test_a_server_has_as_many_threads_as_it_is_given(
 
 def test_data_prints_the_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("geartrain.data.datasets.fetch", lambda name, directory: {"train": directory / name / "t.csv"})
-    assert run("data", "adult", "--directory", str(tmp_path)).stdout == f"{tmp_path}/adult/t.csv\n"
+    result = run("data", "adult", "--directory", str(tmp_path))
+    assert result.stdout == f"{tmp_path}/adult/t.csv\n"
+    expected = f"examples/fetched_adult_wide_deep.yaml reads them: export GEARTRAIN_DATA={tmp_path}\n"
+    assert result.stderr == expected
 
 
 def test_data_without_network_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

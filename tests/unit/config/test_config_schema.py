@@ -28,7 +28,9 @@ def test_schema_has_every_field_and_refuses_others() -> None:
 
 
 def test_there_are_examples() -> None:
-    assert {"frappe_deepfm", "ml1m_deepfm", "adult_wide_deep", "movielens_100k_deepfm"} <= {f.stem for f in EXAMPLES}
+    assert {"frappe_deepfm", "ml1m_deepfm", "adult_wide_deep", "fetched_adult_wide_deep", "movielens_100k_deepfm"} <= {
+        f.stem for f in EXAMPLES
+    }
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
