@@ -139,7 +139,8 @@ class JobTrainer:
         self._last_granted = -1
         self._evaluated = (-1, -1)
         self._probed: Probed | None = None
-        self._cycle_start_s = time.perf_counter()
+        self._pass_index = -1
+        self._cycle_start_s = 0.0
 
     def reopen(self, opening: OpenJob) -> None:
         """The job goes on in a higher term (back at a checkpoint): forget the group and all steps, keep the data."""
@@ -221,6 +222,9 @@ class JobTrainer:
             and message.step > self._last_granted
         ):
             self._last_granted = message.step
+            if message.interval.pass_index != self._pass_index:
+                # Before a pass, workers wait for each other's probes and scores: that is no part of a step.
+                self._pass_index, self._cycle_start_s = message.interval.pass_index, time.perf_counter()
             feed.fetch(message)
 
     def decided(self, message: Decided) -> None:
@@ -296,7 +300,6 @@ class JobTrainer:
             for scores in scorer.run(task, reader, self._identity.name):
                 self._send(scores)
         self._evaluated = (task.term, task.evaluation)
-        self._cycle_start_s = time.perf_counter()
 
     def close(self) -> None:
         """Leave the group and release threads, files and sockets."""

@@ -86,9 +86,10 @@ class Probed(Message, frozen=True):
 class Staged(Message, frozen=True):
     """A member staged its part of a step with all servers (or the group skipped it for a reason).
 
-    `step_ms` runs from the end of the last step to the end of this one; `wait_ms` is the part of it in which the member
-    waited for others or for a grant. `busy_ms` is what the step itself took: transfers, computing, staging, without any
-    waiting. `host_bound`: an emulated device could not be emulated in this step, because this host was slower.
+    `step_ms` runs from the end of the last step of the pass, else from the grant, to the end of this one; `wait_ms` is
+    the part of it in which the member waited for others or for a grant. `busy_ms` is what the step itself took:
+    transfers, computing, staging, without any waiting. `host_bound`: an emulated device could not be emulated in this
+    step, because this host was slower.
     """
 
     node: str

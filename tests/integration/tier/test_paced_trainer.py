@@ -23,6 +23,7 @@ from geartrain.data.index import build_index
 from geartrain.device_spec import DeviceSpec
 from geartrain.errors import DeviceMemoryError
 from geartrain.wire.messages import (
+    Contribution,
     Decided,
     DeviceFacts,
     FromNode,
@@ -140,8 +141,8 @@ class OneWorker:
         self.trainer.place_dense(placing)
         self.trainer.join_group(JoinGroup(1, 0, ["w0"], ""))
 
-    def grant(self, step: int, start: int, stop: int, version: int = 0) -> None:
-        self.trainer.granted(Grant(1, 0, step, version, GrantedInterval(0, [start, stop]), []))
+    def grant(self, step: int, start: int, stop: int, version: int = 0, pass_index: int = 0) -> None:
+        self.trainer.granted(Grant(1, 0, step, version, GrantedInterval(pass_index, [start, stop]), []))
 
     def compute(self) -> Staged:
         """The report of the step that was granted; all events before it are forgotten."""
@@ -189,6 +190,24 @@ def test_a_report_tells_the_tokens_and_the_own_time_of_a_step(worker: OneWorker)
     worker.grant(1, 20, 23, version=1)
     second = worker.compute()
     assert (second.num_samples, second.num_tokens, second.version) == (3, tokens(20, 23), 1)
+
+
+def test_what_comes_before_a_pass_is_no_part_of_its_first_step(worker: OneWorker) -> None:
+    hour_ms = 3_600_000.0
+
+    def next_step(step: int, pass_index: int, version: int) -> Staged:
+        worker.trainer._cycle_start_s -= 3600.0  # an hour passes between the last step and the grant
+        worker.grant(step, 0, 20, version, pass_index)
+        report = worker.compute()
+        worker.trainer.decided(Decided(1, 0, step, version + 1))
+        worker.tier.apply(version + 1, [Contribution(0, step, ["w0"], 20, 1.0)], divisor=20.0)
+        return report
+
+    first, second, next_first = next_step(0, 0, 0), next_step(1, 0, 1), next_step(2, 1, 2)
+    assert max(first.step_ms, next_first.step_ms) < hour_ms, "others may have been probed, or scored rows"
+    assert second.wait_ms > hour_ms, "within a pass it waits for the training of others"
+    for report in (first, second, next_first):
+        assert report.step_ms == pytest.approx(report.busy_ms + report.wait_ms)
 
 
 def test_rows_parameters_and_gradients_pass_the_links(worker: OneWorker) -> None:
