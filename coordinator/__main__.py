@@ -16,6 +16,7 @@ from api.serve import ApiServer
 from coordinator.cluster import Cluster
 from coordinator.control import ControlServer
 from coordinator.core import Core, CoreSettings
+from coordinator.cut_folders import clear_unfinished
 from coordinator.journal_file import STATE_FILE
 from coordinator.portrait_memory import PortraitMemory
 from geartrain.files import write_text
@@ -54,6 +55,7 @@ def run(
     server = ApiServer(create_app(cluster, api_token=api_token), host, int(port))
     # Only now: whoever has one of the addresses may be the coordinator of this state, and must keep its term then.
     core.term = store.raise_term()
+    clear_unfinished(saved, output_dir, job_folders)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

@@ -50,6 +50,11 @@ class BestPass:
         return True
 
     @property
+    def metric(self) -> str | None:
+        """What the best pass is the best by; None while it is just the last one."""
+        return self._stopping.metric if self._stopping is not None and self._value is not None else None
+
+    @property
     def exhausted(self) -> bool:
         return self._stopping is not None and self._without_gain >= self._stopping.patience
 

@@ -1,4 +1,4 @@
-"""Checkpoints as the coordinator sees them: the manifest, where it lives, and how a directory becomes a checkpoint.
+"""Checkpoints as the coordinator sees them: what a manifest holds, and the check of all files that it describes.
 
 Servers write their parts into a temporary folder; only when all are there is the manifest written, everything made
 durable, and the folder renamed. A folder without the temporary prefix is therefore always complete.
@@ -6,10 +6,7 @@ durable, and the folder renamed. A folder without the temporary prefix is theref
 
 from __future__ import annotations
 
-import contextlib
-import shutil
 import zlib
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +19,8 @@ from geartrain.checkpoint_layout import (
     base_directory,
     check_base,
     read_manifest,
-    write_manifest,
 )
 from geartrain.errors import CheckpointError
-from geartrain.files import flush
 from geartrain.wire.messages import DenseSegment
 
 FORMAT = 2
@@ -157,32 +152,3 @@ def _crc32(path: Path) -> int:
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error.strerror}", file=str(path), field="files") from error
     return crc32
-
-
-def prepare(directory: Path) -> None:
-    """Make the empty temporary folder of a cut; whatever a death left beside it is removed."""
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    for left in directory.parent.glob(TEMPORARY_PREFIX + "*"):
-        shutil.rmtree(left, ignore_errors=True)
-    directory.mkdir()
-
-
-def publish(temporary: Path, final: Path, manifest: dict[str, Any], expired: Iterable[Path]) -> None:
-    """Make the cut complete and visible under its final name, then remove the expired ones."""
-    write_manifest(temporary, manifest)
-    for file in [*temporary.iterdir(), temporary]:
-        flush(file)
-    replaced = _put_aside(final)  # the same cut taken again after a return to an older one
-    temporary.rename(final)
-    flush(final.parent)
-    for old in [replaced, *map(_put_aside, expired)]:
-        shutil.rmtree(old, ignore_errors=True)
-
-
-def _put_aside(directory: Path) -> Path:
-    """Give a folder that is to be removed a temporary name: a death in the middle leaves no half of a checkpoint."""
-    aside = directory.with_name(f"{TEMPORARY_PREFIX}removed-{directory.name}")
-    shutil.rmtree(aside, ignore_errors=True)
-    with contextlib.suppress(FileNotFoundError):
-        directory.rename(aside)
-    return aside

@@ -94,6 +94,13 @@ class PublishCut:
 
 
 @dataclass(frozen=True, slots=True)
+class ClearCuts:
+    """Remove what failed saves have left in a run's folder of checkpoints; not answered."""
+
+    directory: Path
+
+
+@dataclass(frozen=True, slots=True)
 class RaiseTerm:
     """Raise the term in the store: the job goes back to a checkpoint; answered by `TermRaised`."""
 
@@ -110,6 +117,7 @@ Command: TypeAlias = (
     | WritePredictions
     | PrepareCut
     | PublishCut
+    | ClearCuts
     | RaiseTerm
 )
 

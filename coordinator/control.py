@@ -19,8 +19,8 @@ from typing import TypeVar
 import msgspec
 import zmq
 
-from coordinator import checkpoints
 from coordinator.commands import (
+    ClearCuts,
     Command,
     ComputeMetrics,
     CutFilesDone,
@@ -40,6 +40,7 @@ from coordinator.commands import (
     join_journals,
 )
 from coordinator.core import Core
+from coordinator.cut_folders import CutFolders
 from coordinator.membership import Joined, Lost, NodeRefused
 from coordinator.predictions import write_predictions
 from coordinator.scores import metrics_of
@@ -83,6 +84,7 @@ class ControlServer:
         self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._identities: dict[str, bytes] = {}
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="files")
+        self._cut_folders = CutFolders()  # for the pool's thread
         self._closing = False
         self.failure: BaseException | None = None
         self.ended = threading.Event()
@@ -218,6 +220,8 @@ class ControlServer:
                     # The core must know the new term before anything else is written in the old one.
                     raised = TermRaised(command.job, self._store.raise_term(self._core.term))
                     self._carry_out(self._core.shell(raised, time.monotonic()))
+                case ClearCuts():
+                    self._pool.submit(self._cut_folders.clear, command.directory)
                 case _:
                     self._slowly(command)
 
@@ -225,7 +229,7 @@ class ControlServer:
         self._post(lambda: self._carry_out(self._core.shell(event, time.monotonic())))
 
     def _slowly(self, command: ComputeMetrics | WritePredictions | PrepareCut | PublishCut) -> None:
-        self._pool.submit(lambda: self._event(_carry_out_slowly(command)))
+        self._pool.submit(lambda: self._event(_carry_out_slowly(command, self._cut_folders)))
 
     def _send(self, node: str, message: ToNode) -> None:
         identity = self._identities.get(node)
@@ -243,7 +247,9 @@ def _node_of(message: FromNode) -> str:
     return str(getattr(message, "node", ""))
 
 
-def _carry_out_slowly(command: ComputeMetrics | WritePredictions | PrepareCut | PublishCut) -> ShellAnswer:
+def _carry_out_slowly(
+    command: ComputeMetrics | WritePredictions | PrepareCut | PublishCut, cut_folders: CutFolders
+) -> ShellAnswer:
     """Runs in the pool; every failure becomes an event."""
     done = CutFilesDone if isinstance(command, PrepareCut | PublishCut) else FilesDone
     try:
@@ -254,9 +260,9 @@ def _carry_out_slowly(command: ComputeMetrics | WritePredictions | PrepareCut | 
             case WritePredictions():
                 write_predictions(command.path, command.scores)
             case PrepareCut():
-                checkpoints.prepare(command.directory)
+                cut_folders.prepare(command.directory)
             case PublishCut():
-                checkpoints.publish(command.temporary, command.final, command.manifest, command.expired)
+                cut_folders.publish(command.temporary, command.final, command.manifest, command.expired)
     except GeartrainError as error:
         return done(command.job, error.to_dict())
     except Exception as error:

@@ -7,14 +7,13 @@ What goes wrong in a run ends that job with a reason; the coordinator itself goe
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from coordinator import journal
-from coordinator.commands import Command, Journal, SaveJob, Send, ShellAnswer, TermRaised, TimePassed
+from coordinator.commands import ClearCuts, Command, Journal, SaveJob, Send, ShellAnswer, TermRaised, TimePassed
 from coordinator.jobs import CloseJob, Job, JobCommand, JobMachine
 from coordinator.membership import Lost, MemberCommand, Membership, Node, NodeRefused
 from coordinator.plan import JobPlan
@@ -24,6 +23,7 @@ from coordinator.records import JobRecord, PastJob
 from coordinator.routing import initial_route
 from coordinator.run import JobRun
 from coordinator.script import Event
+from coordinator.tier_counters import TierCounters
 from geartrain.errors import GeartrainError, RoleDiedError, StaleMessageError
 from geartrain.wire.messages import (
     CloseJob as CloseJobMessage,
@@ -36,7 +36,6 @@ from geartrain.wire.messages import (
     Refused,
     Register,
     Route,
-    ServerStats,
     Staged,
 )
 
@@ -46,8 +45,6 @@ NODES_DEADLINE_S = 60.0
 """How long a job that could run waits for the cluster's nodes to register."""
 CLOSE_DEADLINE_S = 20.0
 """How long nodes may take to give up a job."""
-STATS_KEPT = 12
-"""Heartbeats over which the tier's rates are taken (about 6 s)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +88,7 @@ class Core:
         self.last_book: PortraitBook | None = None
         self.portraits = portraits or PortraitMemory({})
         self.route: Route | None = None
-        self.stats: dict[str, deque[tuple[float, ServerStats]]] = {}
+        self.stats = TierCounters()
         self.unix_time = unix_time
         self._to_start: tuple[str, float] | None = None
         self._closing: tuple[str, set[str], float] | None = None
@@ -134,7 +131,7 @@ class Core:
         """A registration or heartbeat; the shell answers the node by what comes back."""
         commands = self.members.handle(event, now_s)
         if isinstance(event, Heartbeat) and not _refused(commands):
-            self._take_stats(event.node, event.stats, now_s)
+            self.stats.take(event.node, event.stats, now_s)
         return commands
 
     def knows(self, node: str, incarnation: int) -> bool:
@@ -154,7 +151,7 @@ class Core:
         """Any other message of a node that is known. Stale ones are refused by name and change nothing."""
         if isinstance(message, JobClosed):
             if self._closing is not None and self._closing[0] == message.job:
-                self._take_stats(message.node, message.stats, now_s)
+                self.stats.take(message.node, message.stats, now_s)
             return self._closed_by(message.node, message.job, now_s)
         run = self.run
         term = getattr(message, "term", self.term)
@@ -306,7 +303,6 @@ class Core:
         return run.start(now_s)
 
     def _plan(self, record: JobRecord, servers: list[Node], workers: list[Node], route: Route) -> JobPlan:
-        root = self.settings.output_dir
         return JobPlan(
             job=record.id,
             task=record.task,
@@ -316,7 +312,7 @@ class Core:
             workers={node.name: node.incarnation for node in workers},
             devices={node.name: node.device for node in workers},
             route=route,
-            output_dir=root / record.id if self.settings.job_folders else root,
+            output_dir=self._output_of(record),
             manifest=record.manifest,
             first_group=self._next_group,
             tokens=record.tokens,
@@ -349,10 +345,6 @@ class Core:
         self._closing = (command.job, set(nodes), now_s + CLOSE_DEADLINE_S)
         return done + [Send(node, CloseJobMessage(run.term, command.job, command.reason)) for node in nodes]
 
-    def _take_stats(self, node: str, stats: ServerStats | None, now_s: float) -> None:
-        if stats is not None:
-            self.stats.setdefault(node, deque(maxlen=STATS_KEPT)).append((now_s, stats))
-
     def _closed_by(self, node: str, job: str, now_s: float) -> list[Command]:
         if self._closing is None or self._closing[0] != job:
             return []
@@ -362,10 +354,18 @@ class Core:
     def _closed(self, job: str, reason: str, now_s: float) -> list[Command]:
         log.info("%s is closed: %s", job, reason)
         self._closing = None
-        for kept in self.stats.values():  # the last counters stay to be seen, but nothing moves any more
-            while len(kept) > 1:
-                kept.popleft()
-        return self._obey(self.jobs.closed(job, now_s), now_s)
+        self.stats.settle()
+        record, done = self.records[job], list[Command]()
+        if record.result is not None:  # only now the servers have told their last counters
+            record.result = {**record.result, "embedding_tier": self.stats.row_counts()}
+            done.append(self._save(job))
+        if record.task.kind == "train":  # nobody writes any more: what is unfinished now stays so
+            done.append(ClearCuts(self._output_of(record) / record.config.checkpoint.directory))
+        return done + self._obey(self.jobs.closed(job, now_s), now_s)
+
+    def _output_of(self, record: JobRecord) -> Path:
+        root = self.settings.output_dir
+        return root / record.id if self.settings.job_folders else root
 
     def _save(self, job: str) -> SaveJob:
         state = self.jobs.job(job)

@@ -244,6 +244,7 @@ class JobPlan:
             },
             "best_pass": pass_index + 1,
             "best_version": version,
+            "best_by": None,
             "checkpoint": checkpoint,
         }
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from coordinator import journal
 from coordinator.checkpoints import FORMAT, Manifest
-from coordinator.commands import Command, ComputeMetrics, MetricsComputed, WritePredictions
+from coordinator.commands import ClearCuts, Command, ComputeMetrics, MetricsComputed, WritePredictions
 from coordinator.cutting import CutUnderWay
 from coordinator.job_report import ReportBasis, heterogeneity, worker_rows
 from coordinator.matching import Matching, MatchSettings, match_equally
@@ -163,6 +163,7 @@ class JobRun(Preparation):
             return self._result({plan.split: metrics}, plan.restore, plan.start_pass - 1, version)
         if plan.kind == "predict":
             return (yield from self._predict(version))
+        self._emit([ClearCuts(plan.checkpoint_root)])
         matching = yield from self._match(version)
         yield from self._form_groups(matching.groups, matching.reason)
         if self.matcher is not None:
@@ -362,7 +363,8 @@ class JobRun(Preparation):
         yield from self._cut_done()
         checkpoint = self._cuts.best if goes_back else self._cuts.latest
         metrics = {"valid": best.metrics, "test": test}
-        return self._result(metrics, str(checkpoint) if checkpoint else None, best.pass_index, version)
+        result = self._result(metrics, str(checkpoint) if checkpoint else None, best.pass_index, version)
+        return {**result, "best_by": best.metric}
 
     # --- tools of the script -----------------------------------------------------------------------------------------
 

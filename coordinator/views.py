@@ -86,11 +86,11 @@ def routing_view(core: Core) -> dict[str, Any]:
 
 def tier_view(core: Core) -> dict[str, Any]:
     """The embedding tier: per server and table, per table, and in all. Rates are those of the last seconds."""
-    rows = [row for server in sorted(core.stats) for row in _server_rows(core, server)]
+    rows = [row for server in core.stats.servers for row in _server_rows(core, server)]
     by_table: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         by_table.setdefault(row["table"], []).append(row)
-    latest = [kept[-1][1] for kept in core.stats.values() if kept]
+    latest = core.stats.latest
     of_servers = {
         "staged_bytes": sum(stats.staged_bytes for stats in latest),
         "queue_length": sum(stats.queue_length for stats in latest),
@@ -111,10 +111,7 @@ def tier_view(core: Core) -> dict[str, Any]:
 
 
 def _server_rows(core: Core, server: str) -> list[dict[str, Any]]:
-    kept = core.stats[server]
-    if not kept:
-        return []
-    (first_s, first), (last_s, last) = kept[0], kept[-1]
+    (first_s, first), (last_s, last) = core.stats.span(server)
     return [
         {"server": server, "table": name, **_table_row(first, last, name, last_s - first_s)}
         for name in sorted(last.tables)

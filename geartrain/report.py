@@ -68,11 +68,30 @@ def _fact_rows(result: Result) -> list[tuple[str, str]]:
         seconds = f"{result['train_seconds']:.1f} s of training{probing}"
         rows.append(("speed", f"{result['samples_per_s']:,.0f} samples/s ({seconds})"))
     if result.get("best_pass") is not None:
-        rows.append(("best", f"pass {result['best_pass']}, version {result['best_version']}"))
+        rows.append(_chosen(result))
+    if result.get("embedding_tier"):
+        rows.append(("rows", rows_line(result["embedding_tier"])))
     for name in ("checkpoint", "predictions"):
         if result.get(name):
             rows.append((name, str(result[name])))
     return rows
+
+
+def _chosen(result: Result) -> tuple[str, str]:
+    """Which pass's model the metrics and the checkpoint are: the best only where passes were compared."""
+    pass_version = f"pass {result['best_pass']}, version {result['best_version']}"
+    if result.get("best_by"):
+        return "best", f"{pass_version} (by {result['best_by']})"
+    return "last" if result.get("passes") else "model", pass_version
+
+
+def rows_line(tier: Mapping[str, Any]) -> str:
+    """How many rows there are, and what became of them since the job began; what did not happen is left out."""
+    totals, num_tables = tier["totals"], len(tier["tables"])
+    lives = {"born": "num_admitted", "rejected": "num_rejected", "evicted": "num_evicted", "expired": "num_expired"}
+    told = [f"{totals[count]:,} {name}" for name, count in lives.items() if totals[count]]
+    tables = "1 table" if num_tables == 1 else f"{num_tables} tables"
+    return f"{totals['num_rows']:,} in {tables}" + (f" ({', '.join(told)})" if told else "")
 
 
 def metrics_line(metrics: Mapping[str, Any]) -> str:

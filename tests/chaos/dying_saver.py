@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 from snapshot_servers import Server, cluster
 
-from coordinator.checkpoints import FORMAT, BestSoFar, DataStatistics, Manifest, prepare, publish
+from coordinator.checkpoints import FORMAT, BestSoFar, DataStatistics, Manifest
+from coordinator.cut_folders import CutFolders
 from coordinator.cuts import CutKeeper
 from embedding_tier.table_writer import TableWriter
 
@@ -33,11 +34,12 @@ def save_and_save(root: Path, num_saves: int, full_every: int, saved: Callable[[
     """A cut after every window, of which one is kept; `saved` is called after each."""
     servers = cluster(2)
     keeper = CutKeeper(root, keep=1, full_every=full_every)
+    folders = CutFolders()
     for version in range(1, num_saves + 1):
         for server in servers:
             server.train(version, share=0.3)
         cut = keeper.begin("job", version - 1, version)
-        prepare(cut.temporary)
+        folders.prepare(cut.temporary)
         files: dict[str, Any] = {}
         for server in servers:
             files |= server.take(cut.temporary, cut.base.version if cut.base is not None else None)
@@ -60,7 +62,7 @@ def save_and_save(root: Path, num_saves: int, full_every: int, saved: Callable[[
             base=cut.base,
         )
         done = keeper.publish(cut, manifest, is_best=True)
-        publish(done.temporary, done.final, msgspec.to_builtins(manifest), done.expired)
+        folders.publish(done.temporary, done.final, msgspec.to_builtins(manifest), done.expired)
         saved()
 
 

@@ -61,6 +61,8 @@ def test_each_table_lives_by_its_own_rules(cluster: TrainingCluster) -> None:
     assert trained["version"] == 2 * ROWS / BATCH
     told = cluster.tier_stats()
     loads = told["tables"]
+    for name, counts in trained["embedding_tier"]["tables"].items():
+        assert counts == {count: loads[name][count] for count in counts}
     assert {line["server"] for line in told["servers"]} == {"s0", "s1"}
     for load in loads.values():
         assert load["num_rows"] == load["num_admitted"] - load["num_expired"] - load["num_evicted"]

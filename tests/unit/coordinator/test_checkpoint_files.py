@@ -1,103 +1,19 @@
-"""Checkpoint folders: complete or invisible, checked when read, pruned."""
+"""Checkpoints are checked when they are read: the manifest, its files, its base."""
 
 from __future__ import annotations
 
 import json
-import shutil
 import zlib
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from checkpoint_folders import cut, manifest
 
-from coordinator.checkpoints import (
-    FORMAT,
-    BestSoFar,
-    DataStatistics,
-    Manifest,
-    load_manifest,
-    prepare,
-    publish,
-)
+from coordinator.checkpoints import FORMAT, load_manifest
 from geartrain.checkpoint_layout import MANIFEST_NAME
 from geartrain.errors import CheckpointError
-
-
-def manifest(**changes: Any) -> dict[str, Any]:
-    whole = Manifest(
-        format=FORMAT,
-        job="job",
-        config={},
-        version=3,
-        term=1,
-        passes_done=1,
-        samples=10,
-        train_seconds=1.0,
-        schedule={},
-        metrics={},
-        best=BestSoFar(0, 3, {}, None, 0),
-        index=DataStatistics({}, {}),
-        segments=[],
-        dense_optimizer={},
-        files={"t.rows": {"bytes": 4, "crc32": zlib.crc32(b"abcd")}},
-    )
-    return {**msgspec.to_builtins(whole), **changes}
-
-
-def cut(root: Path, name: str, **changes: Any) -> Path:
-    temporary = root / f".tmp-{name}"
-    prepare(temporary)
-    (temporary / "t.rows").write_bytes(b"abcd")
-    publish(temporary, root / name, manifest(**changes), ())
-    return root / name
-
-
-def test_a_published_cut_loads_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    path = cut(tmp_path, "pass-1")
-    assert load_manifest(path).version == 3
-    assert [entry.name for entry in tmp_path.iterdir()] == ["pass-1"]
-
-
-def test_a_cut_replaces_one_of_the_same_name_and_removes_the_expired(tmp_path: Path) -> None:
-    old = cut(tmp_path, "old")
-    cut(tmp_path, "pass-1")
-    temporary = tmp_path / ".tmp-again"
-    prepare(temporary)
-    (temporary / "t.rows").write_bytes(b"wxyz")
-    files = {"t.rows": {"bytes": 4, "crc32": zlib.crc32(b"wxyz")}}
-    publish(temporary, tmp_path / "pass-1", manifest(version=4, files=files), (old, tmp_path / "gone-already"))
-    assert load_manifest(tmp_path / "pass-1").version == 4
-    assert [entry.name for entry in tmp_path.iterdir()] == ["pass-1"]
-
-
-def test_what_a_death_left_is_cleared_before_the_next_cut(tmp_path: Path) -> None:
-    cut(tmp_path, "pass-0")
-    for name in ("pass-1", "pass-7", "removed-pass-0"):
-        (tmp_path / f".tmp-{name}").mkdir()
-        (tmp_path / f".tmp-{name}" / "half.npy").write_bytes(b"x")
-    prepare(tmp_path / ".tmp-pass-1")
-    assert list((tmp_path / ".tmp-pass-1").iterdir()) == []
-    assert sorted(entry.name for entry in tmp_path.iterdir()) == [".tmp-pass-1", "pass-0"]
-
-
-def test_a_death_in_the_middle_of_a_removal_leaves_no_half_of_a_checkpoint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    old = cut(tmp_path, "old")
-    prepare(tmp_path / ".tmp-new")
-    (tmp_path / ".tmp-new" / "t.rows").write_bytes(b"abcd")
-
-    def dies(path: Path, ignore_errors: bool = False) -> None:
-        if path.exists():
-            raise SystemExit
-
-    monkeypatch.setattr(shutil, "rmtree", dies)
-    with pytest.raises(SystemExit):
-        publish(tmp_path / ".tmp-new", tmp_path / "new", manifest(), (old,))
-    assert [entry.name for entry in tmp_path.iterdir() if not entry.name.startswith(".")] == ["new"]
-    load_manifest(tmp_path / "new")
-
 
 BASE = {"checkpoint": "full", "job": "job", "term": 1, "version": 3}
 WHOLE = {"bytes": 4, "crc32": zlib.crc32(b"abcd"), "server": "s0", "table": "t", "kind": "full"}

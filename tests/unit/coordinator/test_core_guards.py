@@ -80,7 +80,7 @@ def test_a_valid_set_of_one_class_has_no_best_pass_and_the_last_one_counts() -> 
     nodes.run()
     result = nodes.core.records[job].result
     assert result is not None
-    assert (result["passes"], result["best_pass"], result["best_version"]) == (2, 2, 2)
+    assert (result["passes"], result["best_pass"], result["best_version"], result["best_by"]) == (2, 2, 2, None)
     assert result["valid"] == {"auc": None, "num_samples": 10}
     reasons = [message for _, kind, message in nodes.core.records[job].events if kind == "early_stopping"]
     assert reasons == ["auc had no value for 2 pass(es), patience is 2"]

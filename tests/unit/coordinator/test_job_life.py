@@ -75,7 +75,7 @@ def test_early_stopping_returns_to_the_best_pass_in_a_higher_term() -> None:
     nodes.run()
     result = finished(nodes, job)
     assert (result["passes"], result["best_pass"], result["best_version"], result["version"]) == (4, 2, 2, 4)
-    assert (result["valid"]["auc"], result["test"]["auc"]) == (0.9, 0.88)
+    assert (result["valid"]["auc"], result["test"]["auc"], result["best_by"]) == (0.9, 0.88, "auc")
     assert result["checkpoint"] == "/out/checkpoints/pass-0002-version-00000002"
     last_opening = [message for node, message in nodes.sent if isinstance(message, wire.OpenJob) and node == "s0"][-1]
     assert (last_opening.term, last_opening.restore, last_opening.version) == (3, result["checkpoint"], 2)

@@ -8,6 +8,7 @@ from scripted_nodes import ScriptedNodes, data_index, job_config
 
 from api.schemas import ServerTableLoad, TierLoad, TierStats, TierTotals
 from coordinator import views
+from coordinator.tier_counters import ROW_COUNTS
 from geartrain.wire import messages as wire
 
 LIFE = ("num_admitted", "num_rejected", "num_expired", "num_evicted")
@@ -91,3 +92,47 @@ def test_the_last_counters_of_a_job_stay_to_be_seen() -> None:
     nodes.message(wire.JobClosed("s0", job, last))
     (line,) = views.tier_view(nodes.core)["servers"]
     assert (line["server"], line["num_rows"], line["pull_rows_per_s"]) == ("s0", 9, 0.0)
+
+
+class Telling(ScriptedNodes):
+    """Servers tell counters while the job runs, and their last ones when it is closed."""
+
+    def _to_node(self, node: str, message: wire.ToNode) -> None:
+        if node.startswith("s") and isinstance(message, wire.Apply):
+            early = wire.ServerStats({"user": table(1, (1, 0, 0, 0), [])}, 0, 0, message.version)
+            self.core.member(wire.Heartbeat(node, 100 + int(node[1:]), early), self.now_s)
+        if node.startswith("s") and isinstance(message, wire.CloseJob):
+            tables = {
+                "user": table(9, (12, 4, 2, 1), []),
+                **({"item": table(5, (5, 0, 0, 0), [])} if node == "s1" else {}),
+            }
+            self._answer(wire.JobClosed(node, message.job, wire.ServerStats(tables, 0, 0, 3)))
+        else:
+            super()._to_node(node, message)
+
+
+def test_a_result_has_the_last_counters_of_rows_as_the_stats_have_them() -> None:
+    nodes = Telling()
+    job = nodes.submit(job_config(), data_index())
+    nodes.run()
+    record = nodes.core.records[job]
+    assert record.result is not None
+    rows = record.result["embedding_tier"]
+    assert {name: rows["tables"]["user"][name] for name in LIFE} == dict(zip(LIFE, (24, 8, 4, 2), strict=True))
+    assert (rows["tables"]["user"]["num_rows"], rows["tables"]["item"]["num_rows"]) == (18, 5)
+    tier = views.tier_view(nodes.core)
+    for told, shown in [
+        (rows["totals"], tier["totals"]),
+        *((rows["tables"][name], tier["tables"][name]) for name in ("user", "item")),
+    ]:
+        assert told == {name: shown[name] for name in ROW_COUNTS}
+    assert nodes.saved[job]["result"] == record.result, "an earlier coordinator's jobs are shown with it, too"
+
+
+def test_a_job_without_a_result_has_no_counters() -> None:
+    nodes = Telling()
+    job = nodes.submit(job_config(), data_index())
+    nodes.run(until=lambda: nodes.core.run is not None and nodes.core.run.view.version >= 3)
+    nodes.deliver(nodes.core.cancel(job, nodes.now_s))
+    nodes.run()
+    assert nodes.core.records[job].result is None
