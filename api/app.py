@@ -10,7 +10,7 @@ from api.auth import BearerAuth
 from api.errors import UnexpectedErrorBoundary, install_error_handlers
 from api.events import StreamControl
 from api.rendering import JsonAnswer
-from api.routes import embedding_tier, groups, health, jobs, nodes, portraits, routing, window
+from api.routes import embedding_tier, groups, health, jobs, nodes, pages, portraits, routing, window
 from coordinator.facade import ClusterFacade
 
 _DESCRIPTION = """Submit training jobs and watch the cluster that runs them.
@@ -32,8 +32,8 @@ def create_app(facade: ClusterFacade, *, api_token: str | None, streams: StreamC
         default_response_class=JsonAnswer,
         generate_unique_id_function=_operation_id,
         redirect_slashes=False,
+        docs_url=None,
         redoc_url=None,
-        swagger_ui_oauth2_redirect_url=None,
     )
     app.state.facade = facade
     app.state.streams = streams or StreamControl()
@@ -41,6 +41,8 @@ def create_app(facade: ClusterFacade, *, api_token: str | None, streams: StreamC
     # This only tells readers of the OpenAPI document; what refuses callers is the middleware below.
     documented = [] if api_token is None else [Depends(HTTPBearer(auto_error=False))]
     app.include_router(health.open_router)
+    app.include_router(pages.router)
+    app.mount(pages.ASSETS_PATH, pages.assets())
     for part in (jobs, nodes, portraits, groups, window, routing, embedding_tier, health):
         app.include_router(part.router, dependencies=documented)
     if api_token is not None:

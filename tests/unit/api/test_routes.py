@@ -183,7 +183,7 @@ def test_readiness_tells_why_not(http: httpx.Client, facade: FakeFacade) -> None
 
 
 def test_unknown_paths_and_methods_have_the_one_form(http: httpx.Client) -> None:
-    for path in ("/", "/v1", "/v1/jobs/", "/v1/jobs/a/b", "/redoc"):
+    for path in ("/docs/", "/v1", "/v1/jobs/", "/v1/jobs/a/b", "/redoc"):
         response = http.get(path)
         assert (response.status_code, error_of(response)["code"]) == (404, "not_found")
     response = http.put("/v1/routing", json={"moves": []})
