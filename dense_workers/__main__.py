@@ -95,11 +95,16 @@ class Worker:
             self._handle(item)
         except GroupLeftError as left:
             log.info("%s", left)  # what the coordinator said instead is in the mailbox
-        except GeartrainError as error:
-            self._fail(error)
         except Exception as error:
-            log.exception("the job failed on this worker")
-            self._fail(GeartrainError(f"worker {self._identity.name}: {type(error).__name__}: {error}"))
+            self._fail(self._told(error))
+
+    def _told(self, error: Exception) -> GeartrainError:
+        """An error as people are told of it."""
+        if isinstance(error, GeartrainError):
+            return error
+        log.error("the job failed on this worker", exc_info=error)
+        full = self._identity.device.memory_error(error)
+        return full or GeartrainError(f"worker {self._identity.name}: {type(error).__name__}: {error}")
 
     def _handle(self, item: ToNode | ReadyStep | FetchFailed) -> None:
         match item:
@@ -147,8 +152,8 @@ class Worker:
             self._close_job()
             try:
                 self._trainer = JobTrainer(self._identity, message, self._channel.send, self._mailbox.put, self._orders)
-            except GeartrainError as error:
-                self._report(error, message.term, message.job)
+            except Exception as error:
+                self._report(self._told(error), message.term, message.job)
                 return
         self._trainer.announce()
 

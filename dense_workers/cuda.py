@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Protocol
 
 import torch
@@ -14,13 +15,16 @@ from dense_workers.links import Links
 from dense_workers.nvml import read_sensors
 from dense_workers.waiting import HostClock
 from geartrain.device_spec import DeviceSpec
-from geartrain.errors import ConfigError
+from geartrain.errors import ConfigError, DeviceMemoryError
 from geartrain.wire.messages import DeviceFacts
 
 BF16_CAPABILITY = 8
 """Compute capability (major) from which NVIDIA cards have bf16, and tf32, in hardware: Ampere."""
 FP16_CAPABILITY = 7
 """From Volta on fp16 has tensor cores; before, it is no gain."""
+
+
+_MEMORY_RAN_OUT = re.compile(r"(CUDA|HIP) error: out of memory|_STATUS_ALLOC_FAILED")
 
 
 class CudaDriver(Protocol):
@@ -94,6 +98,8 @@ class CudaDevice:
         self.links = Links(None, HostClock())
         self.max_samples: int | None = None
         self._driver = driver
+        self._worker = ""
+        self._step_samples: int | None = None
 
     def facts(self) -> DeviceFacts:
         driver = self._driver
@@ -111,21 +117,44 @@ class CudaDevice:
         )
 
     def begin_job(self, worker: str) -> None:
-        pass
+        self._worker = worker
+        self._step_samples = None
 
     def begin_training(self) -> None:
         pass
 
     def begin_step(self, num_samples: int, num_tokens: int) -> Pace:
+        self._step_samples = num_samples
         return self
 
     def finish(self) -> bool:
         """Kernels run on after their launch: the step is over when the card has nothing left to do."""
         self._driver.synchronize()
+        self._step_samples = None
         return False
 
     def check_fits(self, num_samples: int) -> None:
         """Nothing is known beforehand: torch raises when memory runs out."""
+
+    def memory_error(self, error: Exception) -> DeviceMemoryError | None:
+        """Of torch's allocator, or of the driver and the libraries, which allocate beside it."""
+        said = str(error).partition("\n")[0]
+        if not isinstance(error, torch.OutOfMemoryError) and not (
+            isinstance(error, RuntimeError) and _MEMORY_RAN_OUT.search(said)
+        ):
+            return None
+        size = self._step_samples
+        what = "what the job keeps or scores on it" if size is None else f"a step of {size} samples"
+        advice = "" if size is None else "; a smaller training.batch_size, or more workers, would make it smaller"
+        memory_bytes = self._driver.memory_bytes
+        return DeviceMemoryError(
+            f"worker {self._worker} on {self.spec}: {what} does not fit its memory of {memory_bytes / 2**30:.1f} GiB"
+            f"{advice} ({said})",
+            device=str(self.spec),
+            num_samples=size,
+            max_samples=None,
+            memory_bytes=memory_bytes,
+        )
 
     def synchronize(self) -> None:
         self._driver.synchronize()

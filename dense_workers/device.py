@@ -11,6 +11,7 @@ import torch
 from dense_workers.links import Links
 from dense_workers.waiting import HostClock
 from geartrain.device_spec import DeviceSpec
+from geartrain.errors import DeviceMemoryError
 from geartrain.wire.messages import DeviceFacts
 
 
@@ -58,6 +59,9 @@ class Device(Protocol):
     def check_fits(self, num_samples: int) -> None:
         """Raises `DeviceMemoryError` for a step of `num_samples` that is known to be too large for its memory."""
 
+    def memory_error(self, error: Exception) -> DeviceMemoryError | None:
+        """What an exception means that was raised by computing on it, if that is that its memory has run out."""
+
     def synchronize(self) -> None:
         """Wait until all that it was given is computed."""
 
@@ -95,6 +99,9 @@ class HostDevice:
 
     def check_fits(self, num_samples: int) -> None:
         pass
+
+    def memory_error(self, error: Exception) -> DeviceMemoryError | None:
+        return None
 
     def synchronize(self) -> None:
         pass

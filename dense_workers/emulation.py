@@ -82,6 +82,10 @@ class EmulatedDevice:
                 max_samples=self.max_samples,
             )
 
+    def memory_error(self, error: Exception) -> DeviceMemoryError | None:
+        """`check_fits` has said so before: memory that is emulated does not run out by itself."""
+        return None
+
     def synchronize(self) -> None:
         pass
 

@@ -141,7 +141,8 @@ class CheckpointError(GeartrainError):
 
 
 class DeviceMemoryError(GeartrainError):
-    """A step is too large for the memory of a worker's device. Facts: device, num_samples, max_samples."""
+    """A step is too large for the memory of a worker's device. Facts: device, num_samples, max_samples (None: not
+    known)."""
 
     code = "device_memory"
 

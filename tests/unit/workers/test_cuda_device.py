@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +13,7 @@ import torch
 from dense_workers.cuda import CudaDevice
 from dense_workers.nvml import read_sensors
 from geartrain.device_spec import parse_device
+from geartrain.errors import GeartrainError
 
 
 class DriverDouble:
@@ -77,6 +79,50 @@ def test_a_step_ends_when_its_kernels_have() -> None:
     assert driver.calls == ["synchronize", "forget_peak"]
     assert device.peak_bytes() == 12345
     assert device.links.upload(10**12) == 0.0
+
+
+OUT_OF_MEMORY = "CUDA out of memory. Tried to allocate 2.00 GiB."
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError(OUT_OF_MEMORY),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        RuntimeError("CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported"),
+        RuntimeError("HIP error: out of memory"),
+    ],
+    ids=["torch", "library", "driver", "amd"],
+)
+def test_a_step_that_memory_cannot_hold_is_told_as_on_any_device(error: Exception) -> None:
+    device = CudaDevice(parse_device("cuda:0"), DriverDouble())
+    device.begin_job("w3")
+    device.begin_step(9000, 0)
+    found = device.memory_error(error)
+    assert found is not None
+    assert found.message.startswith(
+        "worker w3 on cuda:0: a step of 9000 samples does not fit its memory of 141.0 GiB; a smaller training.batch_"
+    )
+    assert found.message.endswith(f"({str(error).splitlines()[0]})")
+    facts = {"device": "cuda:0", "num_samples": 9000, "max_samples": None, "memory_bytes": 141 << 30}
+    assert (found.code, found.facts) == ("device_memory", facts)
+    assert GeartrainError.from_dict(json.loads(json.dumps(found.to_dict()))).facts == facts
+
+
+def test_memory_that_runs_out_between_steps_is_no_steps_fault() -> None:
+    device = CudaDevice(parse_device("cuda:1"), DriverDouble())
+    device.begin_job("w0")
+    device.begin_step(9000, 0).finish()
+    found = device.memory_error(torch.OutOfMemoryError(OUT_OF_MEMORY))
+    assert found is not None and found.facts["num_samples"] is None
+    assert "what the job keeps or scores on it does not fit" in found.message
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("mat1 and mat2 shapes cannot be multiplied"), ValueError("CUDA error: out of memory")]
+)
+def test_another_error_is_another_error(error: Exception) -> None:
+    assert CudaDevice(parse_device("cuda:0"), DriverDouble()).memory_error(error) is None
 
 
 class NVMLError(Exception):
