@@ -19,7 +19,9 @@ from coordinator.core import Core, CoreSettings
 from coordinator.cut_folders import clear_unfinished
 from coordinator.journal_file import STATE_FILE
 from coordinator.portrait_memory import PortraitMemory
+from coordinator.records import settled
 from geartrain.files import write_text
+from geartrain.last_end import read_last_end
 from geartrain.store import SqliteStore
 from geartrain.timeouts import DEFAULT
 
@@ -47,7 +49,9 @@ def run(
     host, port = listen.rsplit(":", 1)
     store = SqliteStore(state_dir / STATE_FILE)
     settings = CoreSettings(cluster_token, DEFAULT.lease_s, num_servers, num_workers, output_dir, job_folders)
-    saved = [msgspec.json.decode(value) for _, value in store.items("job/")]
+    before = [msgspec.json.decode(value) for _, value in store.items("job/")]
+    end = read_last_end(state_dir)
+    saved = [settled(job, end) for job in before]
     portraits = {key.removeprefix("portrait/"): msgspec.json.decode(value) for key, value in store.items("portrait/")}
     core = Core(settings, 0, time.time, saved, PortraitMemory(portraits))
     control = ControlServer(core, store, control_address)
@@ -55,7 +59,10 @@ def run(
     server = ApiServer(create_app(cluster, api_token=api_token), host, int(port))
     # Only now: whoever has one of the addresses may be the coordinator of this state, and must keep its term then.
     core.term = store.raise_term()
-    clear_unfinished(saved, output_dir, job_folders)
+    for job, unsettled in zip(saved, before, strict=True):
+        if job is not unsettled:  # why it failed will be asked for again, the note may be gone then
+            store.put(core.term, f"job/{job['id']}", msgspec.json.encode(job))
+    clear_unfinished(before, output_dir, job_folders)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from coordinator.checkpoints import Manifest
@@ -12,6 +12,7 @@ from geartrain.config import JobConfig
 from geartrain.data.index import DatasetIndex
 from geartrain.errors import RoleDiedError
 from geartrain.job_states import ENDED_STATES
+from geartrain.last_end import LastEnd
 
 
 @dataclass(slots=True)
@@ -88,7 +89,8 @@ class PastJob:
 
         Its config may be one that this version no longer takes: nothing but its name is looked at.
         """
-        past = PastJob(
+        saved = settled(saved, None)
+        return PastJob(
             id=saved["id"],
             name=str(saved["config"].get("name", saved["id"])),
             state=saved["state"],
@@ -97,7 +99,13 @@ class PastJob:
             error=saved["error"],
             result=saved["result"],
         )
-        if past.state in ENDED_STATES:
-            return past
-        error = RoleDiedError("the coordinator ended before the job did", role="coordinator")
-        return replace(past, state="failed", reason=error.message, error=error.to_dict())
+
+
+def settled(saved: dict[str, Any], end: LastEnd | None) -> dict[str, Any]:
+    """The stored record of a job, failed if it had not ended when its coordinator did; `end`: why, as far as known."""
+    if saved["state"] in ENDED_STATES:
+        return saved
+    role, reason = (
+        ("coordinator", "the coordinator ended before the job did") if end is None else (end.role, end.reason)
+    )
+    return {**saved, "state": "failed", "reason": reason, "error": RoleDiedError(reason, role=role).to_dict()}

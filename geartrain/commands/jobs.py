@@ -4,26 +4,53 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from geartrain.addresses import API_URL
 from geartrain.commands.options import coordinator_option, json_option, set_option
+from geartrain.errors import DeadlineError, RoleDiedError
 
 if TYPE_CHECKING:
     from api.sdk import GeartrainClient
+    from geartrain.last_end import LastEnd
 
 ANSWER_S = 30.0
 """Deadline of a call that only looks or cancels."""
 
 
-def client_of(coordinator: str, deadline_s: float = ANSWER_S) -> GeartrainClient:
-    """A client with the token of `$GEARTRAIN_API_TOKEN` and a deadline for each call."""
+@contextmanager
+def client_of(coordinator: str, deadline_s: float = ANSWER_S) -> Iterator[GeartrainClient]:
+    """A client with the token of `$GEARTRAIN_API_TOKEN` and a deadline for each call.
+
+    Where the standing cluster has ended by itself, a call that finds nobody says why.
+    """
     from api.sdk import GeartrainClient
 
-    return GeartrainClient(coordinator, os.environ.get("GEARTRAIN_API_TOKEN") or None, deadline_s=deadline_s)
+    token = os.environ.get("GEARTRAIN_API_TOKEN") or None
+    try:
+        with GeartrainClient(coordinator, token, deadline_s=deadline_s) as client:
+            yield client
+    except (DeadlineError, RoleDiedError) as error:
+        end = _last_end(coordinator)
+        if end is None or coordinator not in (end.url, API_URL):
+            raise
+        ended = f"the cluster that was up at {end.url} has ended: {end.reason}"
+        message = ended if coordinator == end.url else f"{error.message}; {ended}"
+        raise RoleDiedError(message, role=end.role) from error
+
+
+def _last_end(coordinator: str) -> LastEnd | None:
+    from geartrain.launch.home import home_path
+    from geartrain.launch.supervisor import StandingPlace
+
+    with suppress(OSError):  # a home folder that cannot be read has no cluster
+        return StandingPlace(home_path(os.environ)).last_end(awaited=coordinator)
+    return None
 
 
 @click.command()

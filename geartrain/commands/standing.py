@@ -75,12 +75,21 @@ def up(
 
 @click.command()
 def down() -> None:
-    """Stop the cluster that `geartrain up` started, and wait until nothing of it runs."""
+    """Stop the cluster that `geartrain up` started, and wait until nothing of it runs.
+
+    If it had ended by itself, say why.
+    """
     from geartrain.launch.home import home_directory
     from geartrain.launch.supervisor import StandingPlace, bring_down
 
-    stopped = bring_down(StandingPlace(home_directory(os.environ)))
-    click.echo("stopped" if stopped else "no cluster is up")
+    place = StandingPlace(home_directory(os.environ))
+    stopped = bring_down(place)
+    end = place.last_end()
+    if end is not None:
+        click.echo(f"no cluster is up; the one at {end.url} has ended: {end.reason}")
+        place.forget_last_end()
+    else:
+        click.echo("stopped" if stopped else "no cluster is up")
 
 
 COMMANDS = (up, down)

@@ -1,7 +1,8 @@
 """The process behind `geartrain up`: detached, it owns the roles of a standing cluster until `geartrain down`.
 
 While it lives it holds a lock; the state file beside it says where the cluster is. A state file whose lock is free is
-left over from a supervisor that was killed (its roles died with it).
+left over from a supervisor that was killed (its roles died with it). When a role dies the whole cluster ends, and the
+supervisor leaves a note of that (`geartrain.last_end`) until the next one is up.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from geartrain.errors import ConflictError, DeadlineError, RoleDiedError
+from geartrain.errors import ConflictError, DeadlineError, GeartrainError, RoleDiedError
 from geartrain.files import written_whole
+from geartrain.last_end import LastEnd, forget_last_end, read_last_end
 from geartrain.launch.local import READY_DEADLINE_S, STOP_GRACE_S, LocalCluster
 from geartrain.launch.role_process import last_line
 from geartrain.launch.signals import stop_on_signals
@@ -29,6 +31,8 @@ from geartrain.timeouts import DEFAULT
 CHECK_EVERY_S = 0.2
 UP_DEADLINE_S = 2 * READY_DEADLINE_S + STOP_GRACE_S
 DOWN_DEADLINE_S = STOP_GRACE_S + 10.0
+END_DEADLINE_S = 2.0
+"""How long a supervisor may take to note why its cluster does not answer any more."""
 _LOCK_DEADLINE_S = 1.0
 _POLL_S = 0.05
 
@@ -62,6 +66,9 @@ class StandingPlace:
                 if time.monotonic() > deadline_s:
                     raise ConflictError("a cluster is up already")
                 time.sleep(_POLL_S)
+            killed = self._killed()
+            if killed is not None and read_last_end(self.state_dir) is None:
+                killed.write(self.state_dir)
             self._state.unlink(missing_ok=True)
             try:
                 yield
@@ -69,10 +76,11 @@ class StandingPlace:
                 self._state.unlink(missing_ok=True)
 
     def write(self, cluster: StandingCluster) -> None:
-        """Say where the cluster is, to its user only; only for the owner of the lock."""
+        """Say where the cluster is, to its user only; only for the owner of the lock. The last end is forgotten."""
         with written_whole(self._state) as unfinished:
             unfinished.touch(mode=0o600)
             unfinished.write_text(json.dumps(asdict(cluster)))
+        forget_last_end(self.state_dir)
 
     def is_owned(self) -> bool:
         """Whether a supervisor lives."""
@@ -84,8 +92,37 @@ class StandingPlace:
 
     def read(self) -> StandingCluster | None:
         """The cluster that is up; None if there is none, or it is still starting."""
+        return self._read_state() if self.is_owned() else None
+
+    def last_end(self, awaited: str = "") -> LastEnd | None:
+        """How the cluster ended, if nobody asked it to; None for one that is up, is starting or was told to stop.
+
+        `awaited`: the URL of one that does not answer; if it is still taken to be up, what it ends with is waited for.
+        """
+        deadline_s = time.monotonic() + END_DEADLINE_S
+        while True:
+            owned, cluster = self.is_owned(), self._read_state()
+            if owned and cluster is None:
+                return None
+            end = read_last_end(self.state_dir) or (None if owned else self._killed())
+            if end is not None or cluster is None or cluster.url != awaited or time.monotonic() > deadline_s:
+                return end
+            time.sleep(_POLL_S)
+
+    def forget_last_end(self) -> None:
+        """It was told, and need not be told again."""
         if not self.is_owned():
-            return None
+            self._state.unlink(missing_ok=True)
+            forget_last_end(self.state_dir)
+
+    def _killed(self) -> LastEnd | None:
+        """The end of a cluster whose state file is left over, for who knows that its supervisor is gone."""
+        left = self._read_state()
+        return (
+            None if left is None else LastEnd(left.url, f"its supervisor (process {left.pid}) was killed", "supervisor")
+        )
+
+    def _read_state(self) -> StandingCluster | None:
         try:
             return StandingCluster(**json.loads(self._state.read_text()))
         except FileNotFoundError:
@@ -141,9 +178,14 @@ def supervise(place: StandingPlace, cluster: LocalCluster, announce: Callable[[S
         standing = StandingCluster(os.getpid(), cluster.url)
         place.write(standing)
         announce(standing)
-        while True:
-            cluster.check()
-            time.sleep(CHECK_EVERY_S)
+        try:
+            while True:
+                cluster.check()
+                time.sleep(CHECK_EVERY_S)
+        except GeartrainError as error:
+            # While the others still run: who misses the API finds the reason.
+            LastEnd(cluster.url, error.message, str(error.facts.get("role", ""))).write(place.state_dir)
+            raise
 
 
 def _await_nodes(cluster: LocalCluster) -> None:

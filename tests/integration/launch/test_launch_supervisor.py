@@ -71,3 +71,26 @@ def test_a_killed_supervisor_takes_its_roles_along_and_up_works_again(place: Sta
 def test_a_supervisor_that_gives_up_says_why(place: StandingPlace) -> None:
     with pytest.raises(RoleDiedError, match="no luck"):
         bring_up(place, [sys.executable, "-c", "raise SystemExit('error: no luck')"])
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_a_role_that_dies_ends_the_cluster_and_the_reason_stays(
+    place: StandingPlace, command: list[str], number: int
+) -> None:
+    cluster = bring_up(place, command)
+    pids = json.loads(place.log.read_text())
+    running = Watched(pids)
+    os.kill(pids[number], signal.SIGKILL)
+    name = ["coordinator", "server s0", "server s1", "worker w0", "worker w1"][number]
+    end = place.last_end(awaited=cluster.url)
+    assert end is not None
+    assert (end.url, end.reason) == (cluster.url, f"{name} was killed (SIGKILL)")
+    assert end.role == name.split()[-1]
+    os.waitpid(cluster.pid, 0)
+    assert running.all_gone()
+    assert not bring_down(place)
+    assert place.last_end() == end
+    bring_up(place, command)
+    assert place.last_end() is None
+    assert bring_down(place)
+    assert place.last_end() is None, "it was told to stop"

@@ -188,7 +188,8 @@ def checkpoint(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(("option", "kind"), [("--resume", "resume"), ("--init-from", "init_from")])
 def test_training_starts_from_a_checkpoint(tmp_path: Path, checkpoint: Path, option: str, kind: str) -> None:
-    assert run("train", str(write_job(tmp_path)), option, "checkpoints/pass-3").exit_code == 0
+    longer = "--set=training.passes=5"
+    assert run("train", str(write_job(tmp_path)), option, "checkpoints/pass-3", longer).exit_code == 0
     assert StandIn.task == {"kind": "train", "init": kind, "checkpoint": str(checkpoint)}
     assert checkpoint in StandIn.spec.allowed_roots
 
