@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from geartrain.commands import evaluate, jobs, roles, simulate, standing, tools, train
+from geartrain.commands import evaluate, jobs, key, roles, simulate, standing, tools, train
 from geartrain.errors import GeartrainError
 from geartrain.launch.lifeline import bind_to_parent
 from geartrain.launch.signals import StopRequested
@@ -53,7 +53,7 @@ def command() -> None:
     """Train click-through-rate models on the hardware you really have."""
 
 
-for family in (train, evaluate, roles, standing, jobs, simulate, tools):
+for family in (train, evaluate, roles, standing, jobs, key, simulate, tools):
     for each in family.COMMANDS:
         command.add_command(each)
 
