@@ -32,8 +32,9 @@ class Portrait(Answer):
     model: str | None = Field(default=None, description="The name that cards of a kind share.")
     vendor: str | None = Field(default=None, description="Workers of two vendors are never in one group.")
     emulated: bool | None = None
-    source: Literal["probed", "set", "stored", "steps"] = Field(
-        description="Where the cost comes from: probes, a person, an earlier job, or the steps of this one."
+    source: Literal["probed", "set", "stored", "steps", "tried"] = Field(
+        description="Where the cost comes from: probes, a person, an earlier job, the steps of this one, or a guess "
+        "that steps will correct."
     )
     samples_per_s: float = Field(description="Speed alone, by the cost, in steps as large as the largest probe.")
     cost: StepCost
@@ -56,6 +57,7 @@ class Portrait(Answer):
     sensors: dict[str, Any] | None = Field(
         default=None, description="What the driver says: clocks in MHz, temperature in C, reasons to throttle."
     )
+    doubt: str | None = Field(default=None, description='Why its speed may be far off; "" if nothing says so.')
     reason: str = Field(description="Why it is as it is.")
 
     example: ClassVar[dict[str, Any]] = {
@@ -82,6 +84,7 @@ class Portrait(Answer):
         "memory_gb_per_s": 11.4,
         "bytes_per_sample": 5120.0,
         "sensors": {},
+        "doubt": "",
         "reason": "w0 needed 0.96 times its predicted step time, by the median of its last 100 steps",
     }
 

@@ -35,6 +35,7 @@ class WorkerReport(Answer):
     numeric_drift: float | None = Field(
         default=None, description="Relative deviation of its dense gradient from that in fp32, measured on one batch."
     )
+    doubt: str | None = Field(default=None, description='Why its solo speed may be far off; "" if nothing says so.')
     host_bound_steps: int | None = Field(
         default=None, description="Steps in which its host was slower than the device that is emulated."
     )
@@ -52,6 +53,7 @@ class WorkerReport(Answer):
         "solo_samples_per_s": 6000.0,
         "precision": "fp32",
         "numeric_drift": 0.0,
+        "doubt": "",
         "host_bound_steps": 2,
     }
 

@@ -6,7 +6,7 @@ Tokens are the values in sequence slots: a sample with a long history costs more
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import NamedTuple, TypeAlias
 
@@ -55,6 +55,18 @@ class CostModel:
     def scaled(self, factor: float) -> CostModel:
         """The model of a device that needs `factor` times as long for everything."""
         return CostModel(self.fixed_s * factor, self.sample_s * factor, self.token_s * factor, self.error)
+
+    def cheaper(self, factor: float, num_samples: float, num_tokens: float = 0.0) -> CostModel:
+        """The model when steps of this size take `factor` (below 1) of their prediction, which comes from other sizes.
+
+        The fixed part is lowered, and only when nothing is left of it the rest: such a step says little about samples,
+        and if those were made cheaper by the same factor, far larger steps would be as fast as no device is.
+        """
+        whole_s = self.seconds(num_samples, num_tokens)
+        rest_s = whole_s - self.fixed_s
+        if factor * whole_s > rest_s:
+            return replace(self, fixed_s=factor * whole_s - rest_s)
+        return replace(self, fixed_s=0.0).scaled(factor * whole_s / rest_s)
 
     def samples_per_s(self, batch_size: int, tokens_per_sample: float = 0.0) -> float:
         """Throughput alone, in steps of `batch_size` samples."""

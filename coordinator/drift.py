@@ -49,6 +49,11 @@ class RatioWatch:
         self._num_steps = 0
         self._last_drift = 0
 
+    @property
+    def num_steps(self) -> int:
+        """Steps that were taken in."""
+        return self._num_steps
+
     def add(self, ratio: float) -> Verdict | None:
         """Take in one step; the verdict, when the prediction must change."""
         self._ratios.append(ratio)

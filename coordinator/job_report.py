@@ -50,6 +50,7 @@ def worker_rows(accounts: Accounts, basis: ReportBasis) -> list[dict[str, Any]]:
                     "host_bound_steps": account.host_bound_steps,
                     "precision": portrait.precision if portrait is not None else None,
                     "numeric_drift": portrait.numeric_drift if portrait is not None else None,
+                    "doubt": portrait.doubt if portrait is not None else None,
                 }
             )
     return rows

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import Any
 
 from coordinator.cost_model import CostModel
@@ -23,6 +23,8 @@ class Portrait:
     `step_samples` and `tokens_per_sample` describe the largest step that was probed: what `samples_per_s` is told for.
     `max_samples`: the largest step that fits its memory (None: no bound is known). Transfers are per server, megabytes
     per second each way and milliseconds there and back; `bytes_per_sample` is device memory.
+
+    `doubt` says why its speed may be far off, alone and in steps of other sizes above all; "" if nothing speaks for it.
     """
 
     worker: str
@@ -48,6 +50,7 @@ class Portrait:
     bytes_per_sample: float
     reason: str
     sensors: Mapping[str, Any] = field(default_factory=dict)
+    doubt: str = ""
 
     @property
     def samples_per_s(self) -> float:
@@ -62,7 +65,9 @@ class Portrait:
     def from_dict(values: Mapping[str, Any]) -> Portrait:
         """The portrait that `to_dict` described; WireError when it is not one."""
         try:
-            known = {one.name: values[one.name] for one in fields(Portrait) if one.name != "cost"}
+            # Those of earlier releases lack what was added since, which has a default.
+            named = [one.name for one in fields(Portrait) if one.name in values or one.default is MISSING]
+            known = {name: values[name] for name in named if name != "cost"}
             return Portrait(**known, cost=CostModel(**values["cost"]))
         except (KeyError, TypeError) as error:
             message = f"a portrait cannot be read: {type(error).__name__}: {error}"

@@ -14,7 +14,7 @@ from itertools import islice
 from statistics import median, median_low
 
 from coordinator.cost_model import CostModel, StepTiming, fit_cost_model, is_usable
-from coordinator.drift import RatioWatch
+from coordinator.drift import CHECK_EVERY_STEPS, NUM_RECENT, RatioWatch, Verdict
 from coordinator.events import MemberCost
 from coordinator.portrait import Portrait, PortraitChange
 from geartrain.errors import ConfigError, NotFoundError, WireError
@@ -24,6 +24,15 @@ HISTORY_LENGTH = 50
 """Portraits that are kept of a worker, the current one included."""
 LIKE = 0.15
 """Cards of a kind whose predictions lie within this of their median are taken to be equally fast."""
+
+NOISY = 0.15
+"""Probes with a larger median deviation, ..."""
+MANY_OUTLIERS = 0.25
+"""... or a larger share of outliers, may be far off."""
+FAR_OFF = 1.5
+"""So were they when the first steps need so many times what they let expect, or so many times less. ..."""
+FIRST_STEPS = NUM_RECENT + 3 * CHECK_EVERY_STEPS
+"""... What is seen later is a device that has changed."""
 
 
 class PortraitBook:
@@ -35,6 +44,7 @@ class PortraitBook:
         self._initial = dict(initial)
         self._known: dict[str, deque[Portrait]] = {}
         self._watches: dict[str, RatioWatch] = {}
+        self._latest: dict[str, deque[StepTiming]] = {}
 
     # --- where portraits come from -----------------------------------------------------------------------------------
 
@@ -50,6 +60,7 @@ class PortraitBook:
             expected, got = "a timed probe step", f"{len(timings)} timings, none with samples and a time"
             raise WireError(f"{worker} was probed: expected {expected}, got {got}", expected=expected, got=got)
         cost, num_outliers = fit_cost_model(timings)
+        doubt = _doubt_of_probes(len(timings), num_outliers, cost)
         portrait = Portrait(
             worker=worker,
             device=device_spec,
@@ -73,8 +84,9 @@ class PortraitBook:
             round_trip_ms=dict(report.round_trip_ms),
             memory_gb_per_s=report.memory_gb_per_s,
             bytes_per_sample=report.bytes_per_sample,
-            reason=_reason_of_probes(usable, cost, num_outliers),
+            reason=_reason_of_probes(usable, cost, num_outliers, doubt),
             sensors=dict(report.device.sensors),
+            doubt=doubt,
         )
         if worker in self._initial:
             portrait = _set(portrait, self._initial[worker], unix_time)
@@ -109,12 +121,26 @@ class PortraitBook:
         if not is_usable(timing):
             return None
         predicted_s = portrait.cost.seconds(timing.num_samples, timing.num_tokens)
-        verdict = self._watches[worker].add(timing.seconds / predicted_s)
-        if verdict is None:
-            return None
-        cost = replace(portrait.cost.scaled(verdict.factor), error=verdict.deviation)
-        reason = f"{worker} {verdict.reason}"
-        return self._change(replace(portrait, source="steps", cost=cost, measured_at=unix_time, reason=reason))
+        watch = self._watches[worker]
+        self._latest[worker].append(timing)
+        verdict = watch.add(timing.seconds / predicted_s)
+        return self._corrected(portrait, verdict, watch.num_steps, unix_time) if verdict is not None else None
+
+    def _corrected(self, portrait: Portrait, verdict: Verdict, num_steps: int, unix_time: float) -> PortraitChange:
+        """What `num_steps` steps of a worker, the first ones of its portrait, say of it."""
+        factor, cost, doubt = verdict.factor, portrait.cost.scaled(verdict.factor), portrait.doubt
+        reason = f"{portrait.worker} {verdict.reason}"
+        if portrait.source in ("probed", "stored"):
+            if factor < 1.0:
+                latest = self._latest[portrait.worker]
+                num_samples = median(timing.num_samples for timing in latest)
+                cost = portrait.cost.cheaper(factor, num_samples, median(timing.num_tokens for timing in latest))
+            if num_steps <= FIRST_STEPS and not 1 / FAR_OFF <= factor <= FAR_OFF:
+                doubt = f"its probes were far off: its steps take {factor:.2g} times what they let expect"
+                reason = f"{reason}: its probes were far off"
+        cost = replace(cost, error=verdict.deviation)
+        changed = replace(portrait, source="steps", cost=cost, measured_at=unix_time, reason=reason, doubt=doubt)
+        return self._change(changed)
 
     def _change(self, portrait: Portrait) -> PortraitChange:
         before = self.portrait(portrait.worker).cost
@@ -123,6 +149,7 @@ class PortraitBook:
 
     def _keep(self, portrait: Portrait) -> Portrait:
         self._known.setdefault(portrait.worker, deque(maxlen=HISTORY_LENGTH)).append(portrait)
+        self._latest[portrait.worker] = deque(maxlen=NUM_RECENT)
         self._watches[portrait.worker] = RatioWatch(self._update_every_steps, unsettled=portrait.source != "steps")
         return portrait
 
@@ -176,7 +203,7 @@ def _set(portrait: Portrait, samples_per_s: float, unix_time: float) -> Portrait
     reason = (
         f"set to {samples_per_s:.6g} samples/s by a person; before: {portrait.samples_per_s:.6g}, {portrait.source}"
     )
-    return replace(portrait, source="set", cost=cost, measured_at=unix_time, reason=reason)
+    return replace(portrait, source="set", cost=cost, measured_at=unix_time, reason=reason, doubt="")
 
 
 def _pooled(kind: Sequence[Portrait]) -> dict[str, CostModel]:
@@ -205,13 +232,21 @@ def _without_place(device_spec: str) -> str:
     return re.sub(r":\d+$", "", device_spec)
 
 
-def _reason_of_probes(usable: Sequence[StepTiming], cost: CostModel, num_outliers: int) -> str:
+def _reason_of_probes(usable: Sequence[StepTiming], cost: CostModel, num_outliers: int, doubt: str) -> str:
     sizes = [timing.num_samples for timing in usable]
     outliers = "1 outlier" if num_outliers == 1 else f"{num_outliers} outliers"
     return (
         f"fitted to {len(usable)} probe steps of {min(sizes)} to {max(sizes)} samples without {outliers}, "
-        f"median deviation {100 * cost.error:.2g}%"
+        f"median deviation {100 * cost.error:.2g}%" + (": too noisy to rely on" if doubt else "")
     )
+
+
+def _doubt_of_probes(num_probes: int, num_outliers: int, cost: CostModel) -> str:
+    if num_outliers > MANY_OUTLIERS * num_probes:
+        return f"its probes were noisy: {num_outliers} of {num_probes} were outliers"
+    if cost.error > NOISY:
+        return f"its probes were noisy: their median deviation was {100 * cost.error:.2g}%"
+    return ""
 
 
 def _check_finite(worker: str, report: ProbeReport) -> None:

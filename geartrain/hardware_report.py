@@ -54,6 +54,8 @@ def hardware_rows(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     if slow:
         rows.append(("host-bound", f"in {slow:,} step(s) a worker's host was slower than the device that it emulates"))
     rows += [("numeric drift", line) for line in _drifts(result.get("workers") or [])]
+    doubts = [(worker["worker"], worker.get("doubt")) for worker in result.get("workers") or []]
+    rows += [("in doubt", f"the speed of {worker}: {doubt}") for worker, doubt in doubts if doubt]
     rows += [("advice", _advice(one)) for one in told.get("advice") or []]
     return rows
 

@@ -61,6 +61,8 @@ def test_a_portrait_from_the_book() -> None:
     assert [one["source"] for one in history] == ["probed"]
     has_exactly_its_fields(PortraitHistory, {**shown, "history": history})
     assert isinstance(MeasuredPortrait.from_dict(shown), MeasuredPortrait)
+    book.doubt("w0", 2.0, "is tried again", unix_time=7.0)
+    has_exactly_its_fields(Portrait, book.portrait("w0").to_dict())
 
 
 def basis(costs: dict[str, MemberCost]) -> tuple[Accounts, ReportBasis]:

@@ -85,7 +85,7 @@ def test_numbers_are_whole_on_a_narrow_terminal() -> None:
 
 
 def test_lines_on_what_unlike_hardware_cost() -> None:
-    drifting = {**EMULATED, "worker": "w2", "numeric_drift": 0.031}
+    drifting = {**EMULATED, "worker": "w2", "numeric_drift": 0.031, "doubt": "its probes were noisy"}
     result = {
         "samples_per_s": 8676.0,
         "groups": [["w0"], ["w1", "w2"]],
@@ -99,6 +99,7 @@ def test_lines_on_what_unlike_hardware_cost() -> None:
         ("imbalance", "p90 1.04, a member's finishing time over the median of its step"),
         ("host-bound", "in 24 step(s) a worker's host was slower than the device that it emulates"),
         ("numeric drift", "emulate:V100 in bf16: 0.031 of its gradient"),
+        ("in doubt", "the speed of w2: its probes were noisy"),
         ("advice", "w1: costs most (+31% throughput)"),
         ("advice", "w7: has no useful share (+0% throughput)"),
     ]

@@ -166,3 +166,24 @@ def test_prediction_scaling_and_throughput() -> None:
     assert model.seconds(100, 1000) == pytest.approx(0.03)
     assert model.scaled(3.0).seconds(100, 1000) == pytest.approx(0.09)
     assert model.samples_per_s(100, 10.0) == pytest.approx(100 / 0.03)
+
+
+def test_cheaper_steps_lower_the_fixed_part_first() -> None:
+    model = CostModel(0.3, 0.001, 0.0001, 0.02)
+    less = model.cheaper(0.75, 400, 1000)
+    assert (less.fixed_s, less.sample_s, less.token_s, less.error) == (pytest.approx(0.1), 0.001, 0.0001, 0.02)
+    none_left = model.cheaper(0.5, 400, 1000)
+    assert (none_left.fixed_s, none_left.sample_s) == (0.0, pytest.approx(0.0008))
+    assert none_left.token_s / none_left.sample_s == pytest.approx(0.1)
+
+
+@settings(steady, max_examples=100)
+@given(TRUTHS, st.floats(0.01, 0.999), st.integers(1, 10**4), st.integers(0, 10**5))
+def test_cheaper_is_right_at_that_size_and_never_bolder_than_a_factor(
+    model: CostModel, factor: float, num_samples: int, num_tokens: int
+) -> None:
+    found = model.cheaper(factor, num_samples, num_tokens)
+    assert found.seconds(num_samples, num_tokens) == pytest.approx(factor * model.seconds(num_samples, num_tokens))
+    assert min(found.fixed_s, found.sample_s, found.token_s) >= 0.0
+    larger = (10 * num_samples, 10 * num_tokens)
+    assert found.seconds(*larger) >= model.scaled(factor).seconds(*larger) * (1 - 1e-9)

@@ -68,6 +68,7 @@ def test_a_row_for_every_worker_in_the_order_of_groups_and_ranks() -> None:
         "host_bound_steps": 1,
         "precision": "bf16",
         "numeric_drift": 0.01,
+        "doubt": "",
     }
 
 
@@ -82,7 +83,7 @@ def test_without_portraits_nothing_is_said_that_needs_them() -> None:
     rows = worker_rows(accounts, classic())
     assert [row["share"] for row in rows] == [1.0, 0.5, 0.5]
     for row in rows:
-        assert all(row[name] is None for name in ("solo_samples_per_s", "precision", "numeric_drift"))
+        assert all(row[name] is None for name in ("solo_samples_per_s", "precision", "numeric_drift", "doubt"))
         assert row["emulated"] == row["device"].startswith("emulate:")
     said = heterogeneity(accounts, classic(), 1000.0)
     assert said.pop("imbalance") == {"p50": 1.0, "p90": pytest.approx(1.267, abs=1e-3)}

@@ -95,6 +95,60 @@ def test_probes_give_a_portrait() -> None:
     assert book.history("w0") == []
 
 
+def test_probes_that_scatter_or_have_many_outliers_are_in_doubt() -> None:
+    clean = book_with(TRUTH, noise=0.2).portrait("w0")
+    assert clean.doubt == clean.to_dict()["doubt"] == ""
+    scattered = book_with(TRUTH, noise=0.6).portrait("w0")
+    assert scattered.doubt == f"its probes were noisy: their median deviation was {100 * scattered.cost.error:.2g}%"
+    assert scattered.reason.endswith("%: too noisy to rely on")
+
+    report = report_of(TRUTH)
+    for place in range(0, 60, 3):
+        one = report.timings[place]
+        report.timings[place] = ProbeTiming(one.num_samples, one.num_tokens, 5 * one.seconds, 0.0)
+    book = PortraitBook(100, {})
+    assert book.probed("w0", "cpu", report, 1.0).doubt == "its probes were noisy: 20 of 60 were outliers"
+    assert book.restored(book.portrait("w0")).doubt == book.portrait("w0").doubt != ""
+    book.put("w0", 1000.0, 2.0)
+    assert book.portrait("w0").doubt == "", "a person knows better"
+
+
+@pytest.mark.parametrize("factor", [0.5, 2.0])
+def test_probes_that_the_first_steps_prove_wrong_are_in_doubt(factor: float) -> None:
+    book = book_with(TRUTH)
+    run(book, "w0", TRUTH.scaled(factor), 40, jitter=0.01)
+    wrong = f"its probes were far off: its steps take {factor:.2g} times what they let expect"
+    assert book.portrait("w0").doubt == wrong
+    run(book, "w0", TRUTH.scaled(factor * 1.3), 40)
+    assert book.portrait("w0").doubt == wrong, "what is known of larger steps still comes from the probes"
+
+
+def test_a_device_that_slows_down_later_is_not_in_doubt() -> None:
+    book = PortraitBook(100, {})
+    book.restored(replace(book_with(TRUTH).portrait("w0"), cost=TRUTH))
+    assert run(book, "w0", TRUTH, 80, jitter=0.01) == []
+    ((_, change),) = run(book, "w0", TRUTH.scaled(2.0), 40, jitter=0.01)
+    assert "probes" not in change.reason
+    assert book.portrait("w0").doubt == ""
+
+
+@pytest.mark.parametrize("too_high_s", [0.02, 0.1, 0.5])
+def test_a_fixed_part_that_was_fitted_too_high_makes_no_impossible_solo_speed(too_high_s: float) -> None:
+    book = PortraitBook(100, {})
+    probed = replace(TRUTH, fixed_s=TRUTH.fixed_s + too_high_s)
+    book.restored(replace(book_with(TRUTH).portrait("w0"), cost=probed))
+    run(book, "w0", TRUTH, 60, jitter=0.01)
+    found = book.portrait("w0").cost
+    assert found.seconds(150, 3750) == pytest.approx(TRUTH.seconds(150, 3750), rel=0.05)
+    assert found.samples_per_s(4096, 25.0) == pytest.approx(TRUTH.samples_per_s(4096, 25.0), rel=0.05)
+
+
+def test_a_portrait_of_an_earlier_release_has_no_doubt() -> None:
+    data = book_with(TRUTH).portrait("w0").to_dict()
+    del data["doubt"]
+    assert Portrait.from_dict(data).doubt == ""
+
+
 def test_a_report_that_says_nothing_is_refused_by_name() -> None:
     book = PortraitBook(100, {})
     report = report_of(TRUTH)
@@ -230,8 +284,12 @@ def test_a_drift_is_told_in_words() -> None:
     book = book_with(TRUTH)
     ((step, change),) = run(book, "w0", TRUTH.scaled(2.0), 99, jitter=0.01)
     assert step == 24
-    assert change.reason == book.portrait("w0").reason == "w0 needs 2.0 times its predicted step time since 24 steps"
+    told = "w0 needs 2.0 times its predicted step time since 24 steps"
+    assert change.reason == book.portrait("w0").reason == f"{told}: its probes were far off"
     assert [one.source for one in book.history("w0")] == ["probed"]
+
+    ((_, later),) = run(book, "w0", TRUTH.scaled(6.0), 99, jitter=0.01)
+    assert later.reason == "w0 needs 3.0 times its predicted step time since 24 steps", "steps are not probes"
 
 
 @pytest.mark.parametrize("seed", range(6))
