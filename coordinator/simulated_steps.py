@@ -179,15 +179,16 @@ class SimulatedGroup:
         begin_s = np.maximum(self._free_s, pulled_s)
         collective_s = 2.0 * (count - 1) / count * dense_s
         push_s = (KEY_BYTES + STATISTICS_BYTES + around.traffic.row_bytes) * row_s + dense_s / count
-        if count > 1:
-            sent_s = begin_s[0] + dense_s[0]
-            begin_s = np.maximum(begin_s, sent_s) + dense_s
-            begin_s[0] = sent_s
+        # The first member sends the dense vector to each of the others, who take it when they have their rows.
+        spread_s = dense_s.copy()
+        spread_s[0] *= count - 1
+        begin_s[1:] = np.maximum(begin_s[1:], begin_s[0] + spread_s[0])
+        begin_s += spread_s
         expected = members.step_s(num_samples, num_tokens, begin_s + host_s)
         seconds = members.jittered(expected, self._random)
         done_s = begin_s + host_s + seconds
         end_s = done_s.max() + collective_s + push_s
-        own_s = pull_s + host_s + collective_s + push_s + (dense_s if count > 1 else 0.0)
+        own_s = pull_s + host_s + spread_s + collective_s + push_s
 
         parts = np.zeros((len(CAUSES), count))
         parts[COMPUTING] = seconds

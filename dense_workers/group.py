@@ -23,9 +23,9 @@ import numpy as np
 import torch
 from torch.distributed import (  # type: ignore[attr-defined]
     AllreduceOptions,
-    BroadcastOptions,
     PrefixStore,
     ProcessGroupGloo,
+    ScatterOptions,
     TCPStore,
     Work,
 )
@@ -85,17 +85,26 @@ class SyncGroup:
         """Seconds within collectives so far, as far as they are not due to the worker's own links: until all came."""
         self._links = links
         self._is_over = is_over
+        self._sending: Work | None = None  # keeps what is sent
         self._gloo = self._form(store) if len(self.members) > 1 else None
 
     def broadcast(self, values: Floats) -> None:
-        """Overwrite `values` float32[P] of every member with those of the first member."""
-        if self._gloo is not None:
-            if self.rank == 0:
-                self._links.upload(values.nbytes)
-            tensors = [torch.from_numpy(values)]
-            self._wait("broadcast", self._gloo.broadcast(tensors, BroadcastOptions()))  # type: ignore[attr-defined]
-            if self.rank != 0:
-                self._links.download(values.nbytes)
+        """Overwrite `values` float32[P] of every member with those of the first member, which must leave them as they
+        are until the next `sum`.
+
+        Nobody waits for a member that takes them late, as some would in gloo's own broadcast, which is a tree: the
+        first member sends them to each of the others, and goes on.
+        """
+        if self._gloo is None:
+            return
+        tensors = [torch.from_numpy(values)]
+        if self.rank == 0:
+            self._links.upload((len(self.members) - 1) * values.nbytes)
+            parts = [tensors * len(self.members)]
+            self._sending = self._gloo.scatter(tensors, parts, ScatterOptions())  # type: ignore[attr-defined]
+        else:
+            self._wait("broadcast", self._gloo.scatter(tensors, [], ScatterOptions()))  # type: ignore[attr-defined]
+            self._links.download(values.nbytes)
 
     def sum(self, values: Floats) -> None:
         """Replace `values` float32[P] in place by the sum over the members.
@@ -106,6 +115,7 @@ class SyncGroup:
         if self._gloo is not None:
             tensors = [torch.from_numpy(values)]
             self._wait("all-reduce", self._gloo.allreduce(tensors, AllreduceOptions()))  # type: ignore[attr-defined]
+            self._sending = None  # who is here has taken it
             self._links.exchange(2 * (num_members - 1) * values.nbytes // num_members)
 
     def slice_of(self, length: int) -> tuple[int, int]:
@@ -115,6 +125,8 @@ class SyncGroup:
 
     def close(self) -> None:
         """Leave the group. Also right after a failed collective."""
+        if self._sending is not None:
+            self._leave_behind(self._sending)
         self._gloo = None
 
     def _form(self, store: Callable[[], TCPStore]) -> ProcessGroupGloo:
@@ -156,9 +168,12 @@ class SyncGroup:
         if not self._is_over():
             return
         if work is not None:
-            threading.Thread(target=_outlast, args=(self._gloo, work), name="left-group", daemon=True).start()
-            self._gloo = None
+            self._leave_behind(work)
         raise GroupLeftError(f"left sync group {self.group}, which waited for a member: its job was given up")
+
+    def _leave_behind(self, work: Work) -> None:
+        threading.Thread(target=_outlast, args=(self._gloo, work), name="left-group", daemon=True).start()
+        self._gloo = self._sending = None
 
     def _lost(self, when: str, error: RuntimeError) -> RoleDiedError:
         why = re.sub(r"^\[[^\]]*\] ", "", str(error).splitlines()[0])  # without the place in gloo's source

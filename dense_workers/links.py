@@ -5,7 +5,8 @@ at its bandwidth; a transfer begins when the one before it in that direction has
 bucket that holds nothing). Both directions run at the same time.
 
 - A request to a server goes up before it is sent, its answer comes down after it was received.
-- A broadcast of n bytes goes up at the first member before it is sent, and down at each other member after it came.
+- The first member's n bytes for the others go up once for each of them before they are sent, and come down at each
+  other after they came.
 - An all-reduce of n bytes over k members takes 2 (k - 1) / k * n bytes in both directions at once, as a ring does,
   after the sum is there.
 """

@@ -30,11 +30,11 @@ class Peers:
 
     def _set_default_timeout(self, patience: object) -> None: ...
 
-    def broadcast(self, tensors: list[torch.Tensor], *_: object) -> Peers:
+    def allreduce(self, tensors: list[torch.Tensor], *_: object) -> Peers:
         self.began_s.append(self._clock.time_s - 100.0)
         return self
 
-    allreduce = broadcast
+    scatter = allreduce
 
     def is_completed(self) -> bool:
         return True
@@ -61,12 +61,12 @@ def group(worker: str, clock: ManualClock, members: tuple[str, ...] = MEMBERS) -
     return SyncGroup(7, members, worker, lambda: cast(Any, None), Links(1.0, clock), lambda: False)
 
 
-def test_the_first_member_sends_before_others_can_have_it(clock: ManualClock, peers: Peers) -> None:
+def test_the_first_member_sends_to_one_after_the_other_and_waits_for_none(clock: ManualClock, peers: Peers) -> None:
     sync_group = group("w0", clock)
     sync_group.broadcast(np.zeros(VALUES, dtype=np.float32))
-    assert peers.began_s == [pytest.approx(1.0)]
-    assert clock.time_s == pytest.approx(108.0)
-    assert sync_group.waited_s == pytest.approx(7.0)
+    assert peers.began_s == [pytest.approx(3.0)]
+    assert clock.time_s == pytest.approx(103.0)
+    assert sync_group.waited_s == 0.0
 
 
 def test_the_others_receive_what_was_sent(clock: ManualClock, peers: Peers) -> None:

@@ -84,12 +84,25 @@ def test_a_slow_member_is_waited_for(pool: ThreadPoolExecutor) -> None:
     assert waiting.result(timeout=PATIENT_S).tolist() == [3.0] * 5
     assert first.waited_s > 0.25
 
-    spread = np.arange(3, dtype=np.float32)
-    waiting = pool.submit(lambda: (first.broadcast(spread), spread)[1])
-    received = np.zeros(3, dtype=np.float32)
-    second.broadcast(received)
-    waiting.result(timeout=PATIENT_S)
-    assert received.tolist() == [0.0, 1.0, 2.0]
+
+def test_the_first_member_does_not_wait_for_who_takes_what_it_sent(pool: ThreadPoolExecutor) -> None:
+    first, second = pair(pool, never)
+    for step in range(3):
+        first.broadcast(np.arange(step, step + 100_000, dtype=np.float32))
+        received = np.zeros(100_000, dtype=np.float32)
+        second.broadcast(received)
+        assert (received == np.arange(step, step + 100_000)).all()
+        waiting = pool.submit(summed, first, np.ones(1, dtype=np.float32))
+        assert summed(second, np.ones(1, dtype=np.float32)).tolist() == [2.0]
+        waiting.result(timeout=PATIENT_S)
+
+
+def test_what_nobody_takes_keeps_nobody(pool: ThreadPoolExecutor) -> None:
+    first, second = pair(pool, never)
+    first.broadcast(np.zeros(1_000_000, dtype=np.float32))
+    closing = [pool.submit(one.close) for one in (first, second)]
+    for one in closing:
+        one.result(timeout=PATIENT_S)
 
 
 def test_a_member_that_never_comes_is_left_when_the_term_is_given_up(pool: ThreadPoolExecutor) -> None:
