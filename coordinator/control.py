@@ -52,6 +52,8 @@ from geartrain.wire.messages import FromNode, Heartbeat, Refused, Register, Shut
 log = logging.getLogger("geartrain.coordinator")
 _T = TypeVar("_T")
 
+FAREWELL_S = 1.0
+"""How long nodes that were told to shut down may take to hang up."""
 TICK_S = 0.1
 """The longest the core is left without a look at the clock; an earlier due window wakes it earlier."""
 
@@ -135,8 +137,7 @@ class ControlServer:
             log.exception("the coordinator failed")
             self.failure = error
         finally:
-            for name in self._identities:
-                self._send(name, Shutdown("the coordinator stops"))
+            self._say_goodbye()
             self._pool.shutdown(wait=True, cancel_futures=True)
             with self._waker_lock:
                 self._waker.close()
@@ -144,6 +145,24 @@ class ControlServer:
             self._wake.close()
             self._context.term()
             self.ended.set()
+
+    def _say_goodbye(self) -> None:
+        """Tell every node to shut down, and wait until all have hung up, or `FAREWELL_S` are over.
+
+        A connection that is closed while its other end still writes is reset: what is on its way there may be lost.
+        """
+        poller = zmq.Poller()
+        poller.register(self._router, zmq.POLLIN)
+        with self._router.get_monitor_socket(zmq.EVENT_DISCONNECTED) as hung_up:
+            poller.register(hung_up, zmq.POLLIN)
+            for name in self._identities:
+                self._send(name, Shutdown("the coordinator stops"))
+            num_left, end_s = len(self._identities), time.monotonic() + FAREWELL_S
+            while num_left > 0 and (left_s := end_s - time.monotonic()) > 0:
+                for socket, _ in poller.poll(math.ceil(left_s * 1000)):
+                    socket.recv_multipart()
+                    num_left -= socket is hung_up
+            self._router.disable_monitor()
 
     def _loop(self) -> None:
         poller = zmq.Poller()
