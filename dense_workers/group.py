@@ -95,15 +95,15 @@ class SyncGroup:
         Nobody waits for a member that takes them late, as some would in gloo's own broadcast, which is a tree: the
         first member sends them to each of the others, and goes on.
         """
-        if self._gloo is None:
+        if len(self.members) == 1:
             return
-        tensors = [torch.from_numpy(values)]
+        gloo, tensors = self._peers(), [torch.from_numpy(values)]
         if self.rank == 0:
             self._links.upload((len(self.members) - 1) * values.nbytes)
             parts = [tensors * len(self.members)]
-            self._sending = self._gloo.scatter(tensors, parts, ScatterOptions())  # type: ignore[attr-defined]
+            self._sending = gloo.scatter(tensors, parts, ScatterOptions())  # type: ignore[attr-defined]
         else:
-            self._wait("broadcast", self._gloo.scatter(tensors, [], ScatterOptions()))  # type: ignore[attr-defined]
+            self._wait("broadcast", gloo.scatter(tensors, [], ScatterOptions()))  # type: ignore[attr-defined]
             self._links.download(values.nbytes)
 
     def sum(self, values: Floats) -> None:
@@ -112,9 +112,9 @@ class SyncGroup:
         After a `GroupLeftError` the array must not be used any more: a member that wakes up may still write to it.
         """
         num_members = len(self.members)
-        if self._gloo is not None:
-            tensors = [torch.from_numpy(values)]
-            self._wait("all-reduce", self._gloo.allreduce(tensors, AllreduceOptions()))  # type: ignore[attr-defined]
+        if num_members > 1:
+            gloo, tensors = self._peers(), [torch.from_numpy(values)]
+            self._wait("all-reduce", gloo.allreduce(tensors, AllreduceOptions()))  # type: ignore[attr-defined]
             self._sending = None  # who is here has taken it
             self._links.exchange(2 * (num_members - 1) * values.nbytes // num_members)
 
@@ -169,7 +169,16 @@ class SyncGroup:
             return
         if work is not None:
             self._leave_behind(work)
-        raise GroupLeftError(f"left sync group {self.group}, which waited for a member: its job was given up")
+        raise self._left()
+
+    def _peers(self) -> ProcessGroupGloo:
+        """What connects the members. Raises once the group was left: alone, a member would compute something else."""
+        if self._gloo is None:
+            raise self._left()
+        return self._gloo
+
+    def _left(self) -> GroupLeftError:
+        return GroupLeftError(f"left sync group {self.group}, which waited for a member: its job was given up")
 
     def _leave_behind(self, work: Work) -> None:
         threading.Thread(target=_outlast, args=(self._gloo, work), name="left-group", daemon=True).start()

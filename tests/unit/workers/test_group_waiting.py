@@ -115,6 +115,16 @@ def test_a_member_that_never_comes_is_left_when_the_term_is_given_up(pool: Threa
     second.close()
 
 
+def test_a_group_that_was_left_computes_no_other_step(pool: ThreadPoolExecutor) -> None:
+    """A fetched step may be in the mailbox before the word that its job is closed."""
+    first, second = pair(pool, Looks(1, last=3))
+    for collective in (first.sum, first.sum, first.broadcast):
+        with pytest.raises(GroupLeftError, match="left sync group 1"):
+            collective(np.zeros(5, dtype=np.float32))
+    first.close()
+    second.close()
+
+
 def test_a_member_that_does_not_join_is_left_when_the_term_is_given_up() -> None:
     use_loopback()
     store, _ = host_store("127.0.0.1")
