@@ -137,10 +137,10 @@ class ControlServer:
             log.exception("the coordinator failed")
             self.failure = error
         finally:
+            with self._waker_lock:
+                self._waker.close()  # from now on calls are refused: nobody would answer them
             self._say_goodbye()
             self._pool.shutdown(wait=True, cancel_futures=True)
-            with self._waker_lock:
-                self._waker.close()
             self._router.close()
             self._wake.close()
             self._context.term()
@@ -155,9 +155,8 @@ class ControlServer:
         poller.register(self._router, zmq.POLLIN)
         with self._router.get_monitor_socket(zmq.EVENT_DISCONNECTED) as hung_up:
             poller.register(hung_up, zmq.POLLIN)
-            for name in self._identities:
-                self._send(name, Shutdown("the coordinator stops"))
-            num_left, end_s = len(self._identities), time.monotonic() + FAREWELL_S
+            told = [self._send(name, Shutdown("the coordinator stops")) for name in self._identities]
+            num_left, end_s = sum(told), time.monotonic() + FAREWELL_S
             while num_left > 0 and (left_s := end_s - time.monotonic()) > 0:
                 for socket, _ in poller.poll(math.ceil(left_s * 1000)):
                     socket.recv_multipart()
@@ -250,16 +249,18 @@ class ControlServer:
     def _slowly(self, command: ComputeMetrics | WritePredictions | PrepareCut | PublishCut) -> None:
         self._pool.submit(lambda: self._event(_carry_out_slowly(command, self._cut_folders)))
 
-    def _send(self, node: str, message: ToNode) -> None:
+    def _send(self, node: str, message: ToNode) -> bool:
+        """Whether the node is connected."""
         identity = self._identities.get(node)
-        if identity is not None:
-            self._answer(identity, message)
+        return identity is not None and self._answer(identity, message)
 
-    def _answer(self, identity: bytes, message: ToNode) -> None:
+    def _answer(self, identity: bytes, message: ToNode) -> bool:
         try:
             self._router.send_multipart([identity, encode(message)], zmq.DONTWAIT)
         except zmq.ZMQError as error:  # the peer is gone or does not read: its lease decides about it
             log.warning("could not send %s: %s", type(message).__name__, error)
+            return False
+        return True
 
 
 def _node_of(message: FromNode) -> str:

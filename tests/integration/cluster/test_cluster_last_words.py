@@ -76,3 +76,17 @@ def test_a_coordinator_without_nodes_stops_at_once(control: ControlServer, monke
     began_s = time.monotonic()
     control.close()
     assert time.monotonic() - began_s < PATIENT_MS / 2000
+
+
+def test_a_coordinator_does_not_wait_for_a_node_that_is_gone(
+    control: ControlServer, node: zmq.Socket[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control_module, "FAREWELL_S", PATIENT_MS / 1000)
+    router = control._router
+    with control.call(lambda core, now_s: (router.get_monitor_socket(zmq.EVENT_DISCONNECTED), [])) as hung_up:
+        node.close()
+        assert hung_up.poll(PATIENT_MS)
+        control.call(lambda core, now_s: (router.disable_monitor(), []))
+    began_s = time.monotonic()
+    control.close()
+    assert time.monotonic() - began_s < PATIENT_MS / 2000
