@@ -139,12 +139,14 @@ class ControlServer:
         finally:
             with self._waker_lock:
                 self._waker.close()  # from now on calls are refused: nobody would answer them
-            self._say_goodbye()
-            self._pool.shutdown(wait=True, cancel_futures=True)
-            self._router.close()
-            self._wake.close()
-            self._context.term()
-            self.ended.set()
+            try:
+                self._say_goodbye()
+            finally:
+                self._pool.shutdown(wait=True, cancel_futures=True)
+                self._router.close()
+                self._wake.close()
+                self._context.term()
+                self.ended.set()
 
     def _say_goodbye(self) -> None:
         """Tell every node to shut down, and wait until all have hung up, or `FAREWELL_S` are over.
