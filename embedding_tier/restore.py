@@ -22,7 +22,15 @@ from embedding_tier.row_loading import check_fits, load_rows
 from embedding_tier.table import Table
 from embedding_tier.table_file import TABLE_PART, refusal
 from embedding_tier.table_reader import TableReader
-from geartrain.checkpoint_layout import MANIFEST_NAME, BaseCheckpoint, Count, base_directory, check_base, read_manifest
+from geartrain.checkpoint_layout import (
+    MANIFEST_NAME,
+    BaseCheckpoint,
+    Count,
+    base_directory,
+    check_base,
+    is_plain_name,
+    read_manifest,
+)
 from geartrain.errors import CheckpointError
 from geartrain.types import Floats
 from geartrain.wire.messages import Route
@@ -135,7 +143,7 @@ class Checkpoint:
     def _name(self, part: str, server: str, table: str | None) -> str:
         what = part if table is None else f"table {table}: {part}"
         name = self._names.get((part, server, table))
-        if name is None or Path(name).name != name:
+        if name is None or not is_plain_name(name):
             raise CheckpointError(
                 f"{self.directory}: {what} of server {server} is missing",
                 file=str(self.directory / MANIFEST_NAME),

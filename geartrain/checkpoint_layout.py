@@ -99,10 +99,15 @@ def _sealed(fields: bytes) -> bytes:
     return b'{\n "crc32": %d,\n' % zlib.crc32(fields) + fields
 
 
+def is_plain_name(name: str) -> bool:
+    """Whether a manifest may name a file or folder like this: beside it, not hidden, and of characters that names have."""
+    return Path(name).name == name != "" and not name.startswith(".") and "\0" not in name
+
+
 def base_directory(directory: Path, base: BaseCheckpoint) -> Path:
     """Where the base of the delta in `directory` is. Raises `CheckpointError` when it is not there."""
     name = base.checkpoint
-    beside = directory.with_name(name) if name and Path(name).name == name and not name.startswith(".") else directory
+    beside = directory.with_name(name) if is_plain_name(name) else directory
     if beside == directory or not (beside / MANIFEST_NAME).is_file():
         raise CheckpointError(
             f"{directory} is a delta on {name!r}, which was expected beside it",
