@@ -62,9 +62,10 @@ def read_manifest(directory: Path, kind: type[_Manifest]) -> _Manifest:
     path = directory / MANIFEST_NAME
     try:
         content = path.read_bytes()
-    except OSError as error:
+    except (OSError, ValueError) as error:  # no path has a NUL in it
+        why = error.strerror if isinstance(error, OSError) else error
         raise CheckpointError(
-            f"{directory} is no checkpoint: {MANIFEST_NAME} cannot be read ({error.strerror})",
+            f"{directory} is no checkpoint: {MANIFEST_NAME} cannot be read ({why})",
             file=str(path),
             field=MANIFEST_NAME,
             expected="a directory that a finished cut wrote",
@@ -100,7 +101,7 @@ def _sealed(fields: bytes) -> bytes:
 
 
 def is_plain_name(name: str) -> bool:
-    """Whether a manifest may name a file or folder like this: beside it, not hidden, and of characters that names have."""
+    """Whether a manifest may name a file or folder like this: beside it, not hidden, of characters that names have."""
     return Path(name).name == name != "" and not name.startswith(".") and "\0" not in name
 
 
