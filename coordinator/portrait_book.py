@@ -136,8 +136,9 @@ class PortraitBook:
                 num_samples = median(timing.num_samples for timing in latest)
                 cost = portrait.cost.cheaper(factor, num_samples, median(timing.num_tokens for timing in latest))
             if num_steps <= FIRST_STEPS and not 1 / FAR_OFF <= factor <= FAR_OFF:
-                doubt = f"its probes were far off: its steps take {factor:.2g} times what they let expect"
-                reason = f"{reason}: its probes were far off"
+                what = "its probes were" if portrait.source == "probed" else "what was stored of it was"
+                doubt = f"{what} far off: its steps take {factor:.2g} times what they let expect"
+                reason = f"{reason}: {what} far off"
         cost = replace(cost, error=verdict.deviation)
         changed = replace(portrait, source="steps", cost=cost, measured_at=unix_time, reason=reason, doubt=doubt)
         return self._change(changed)

@@ -38,8 +38,9 @@ void Team::run(size_t num_threads, size_t num_parts, const std::function<void(si
     }
     {
         const std::lock_guard<std::mutex> lock(mutex_);
+        const size_t num_welcome = hire(num_helpers);
         work_ = &work;
-        num_welcome_ = hire(num_helpers);
+        num_welcome_ = num_welcome;
         num_parts_ = num_parts;
         next_part_ = 0;
         num_begun_++;
