@@ -287,6 +287,9 @@ def _carry_out_slowly(
                 cut_folders.publish(command.temporary, command.final, command.manifest, command.expired)
     except GeartrainError as error:
         return done(command.job, error.to_dict())
+    except OSError as error:
+        where = next((f" {path}" for path in (error.filename, getattr(command, "path", None)) if path), "")
+        return done(command.job, GeartrainError(f"cannot write{where}: {error.strerror}").to_dict())
     except Exception as error:
         log.exception("%s failed", type(command).__name__)
         return done(command.job, GeartrainError(f"{type(command).__name__}: {error}").to_dict())

@@ -94,6 +94,7 @@ class Core:
         self._closing: tuple[str, set[str], float] | None = None
         self._suspicion: tuple[float, GeartrainError] | None = None
         self._next_group = 0
+        self._lost: dict[str, str] = {}
 
     # --- calls of the API ---------------------------------------------------------------------------------------------
 
@@ -114,7 +115,9 @@ class Core:
             there = {role: len(self.members.joined(role)) for role in ("server", "worker")}
             wanted = {"server": self.settings.num_servers, "worker": self.settings.num_workers}
             counts = " and ".join(f"{there[role]} of {wanted[role]} {role}(s)" for role in wanted)
-            return "queued", f"waits for nodes: {counts} are there"
+            names = {node.name for role in there for node in self.members.joined(role)}
+            lost = "".join(f", {name} is lost ({why})" for name, why in self._lost.items() if name not in names)
+            return "queued", f"waits for nodes: {counts} are there{lost}"
         found = self.jobs.job(job)
         if found.state == "succeeded" and self._closing is not None and self._closing[0] == job:
             # Whoever waits for the end may look at the tier's counters then.
@@ -178,6 +181,7 @@ class Core:
     def members_lost(self, lost: Lost, now_s: float) -> list[Command]:
         """A node is gone: the running job ends, naming it, if it runs there."""
         log.warning("%s is lost: %s", lost.node.name, lost.reason)
+        self._lost[lost.node.name] = lost.reason
         commands: list[Command] = []
         if self.run is not None and self.run.needs(lost.node.name, lost.node.incarnation):
             error = RoleDiedError(f"{lost.node.role} {lost.node.name} died: {lost.reason}", role=lost.node.name)

@@ -17,6 +17,7 @@ from coordinator.cost_model import CostModel, StepTiming, fit_cost_model, is_usa
 from coordinator.drift import CHECK_EVERY_STEPS, NUM_RECENT, RatioWatch, Verdict
 from coordinator.events import MemberCost
 from coordinator.portrait import Portrait, PortraitChange
+from geartrain.device_spec import LEAST_SPEED, MOST_SPEED
 from geartrain.errors import ConfigError, NotFoundError, WireError
 from geartrain.wire.message import ProbeReport
 
@@ -188,12 +189,13 @@ class PortraitBook:
 
 def check_speed(samples_per_s: float) -> None:
     """Raises ConfigError for what is no speed."""
-    if not 0.0 < samples_per_s < math.inf:
+    if not LEAST_SPEED <= samples_per_s <= MOST_SPEED:
+        allowed = f"a number from {LEAST_SPEED:g} to {MOST_SPEED:g}"
         raise ConfigError(
-            f"samples_per_s: expected a number > 0, got {samples_per_s}",
+            f"samples_per_s: expected {allowed}, got {samples_per_s}",
             field="samples_per_s",
             value=str(samples_per_s),  # JSON has no word for NaN and infinity
-            expected="a number > 0",
+            expected=allowed,
         )
 
 
@@ -237,7 +239,7 @@ def _reason_of_probes(usable: Sequence[StepTiming], cost: CostModel, num_outlier
     sizes = [timing.num_samples for timing in usable]
     outliers = "1 outlier" if num_outliers == 1 else f"{num_outliers} outliers"
     return (
-        f"fitted to {len(usable)} probe steps of {min(sizes)} to {max(sizes)} samples without {outliers}, "
+        f"fitted to {len(usable)} probe steps of {min(sizes)} to {max(sizes)} samples, {outliers} left out, "
         f"median deviation {100 * cost.error:.2g}%" + (": too noisy to rely on" if doubt else "")
     )
 

@@ -61,6 +61,8 @@ def read_manifest(directory: Path, kind: type[_Manifest]) -> _Manifest:
     """
     path = directory / MANIFEST_NAME
     try:
+        if path.exists() and not path.is_file():  # a pipe would be waited for
+            raise OSError(0, "it is no file")
         content = path.read_bytes()
     except (OSError, ValueError) as error:  # no path has a NUL in it
         why = error.strerror if isinstance(error, OSError) else error

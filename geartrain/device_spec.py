@@ -12,6 +12,8 @@ from geartrain.errors import ConfigError
 
 EXPECTED = "cpu, cuda:N or emulate:samples_per_s=N,..."
 PRECISIONS = ("fp32", "bf16", "fp16")
+LEAST_SPEED, MOST_SPEED = 1e-3, 1e12
+"""Samples per second that a person may say a device has."""
 
 _NUMBER = re.compile(r"\d+(\.\d*)?([eE][+-]?\d{1,3})?|\.\d+([eE][+-]?\d{1,3})?", re.ASCII)
 _WORD = re.compile(r"\w[\w .+/-]{0,39}", re.ASCII)
@@ -116,7 +118,7 @@ class _Settings:
             self._values[name] = value
 
     def card(self) -> EmulatedCard:
-        speed = self._number("samples_per_s", 1e-3, 1e12)
+        speed = self._number("samples_per_s", LEAST_SPEED, MOST_SPEED)
         if speed is None:
             self._refuse("samples_per_s", None, "a number: how fast the card is")
         throttle_at_s = self._number("throttle_at_s", 0.0, 1e9)

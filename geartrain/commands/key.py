@@ -10,6 +10,7 @@ from itertools import islice
 import click
 
 from geartrain.commands.options import json_option
+from geartrain.errors import ConfigError
 
 _AT_ONCE = 1 << 16
 
@@ -41,7 +42,10 @@ def keys_of(table: str, ids: Iterator[str] | Sequence[str]) -> Iterator[tuple[st
     from geartrain.data.hashing import INTEGER, STRING, keys_of_array
 
     rest = iter(ids)
+    _require_utf8("table", table)
     while some := list(islice(rest, _AT_ONCE)):
+        for one in some:
+            _require_utf8("id", one)
         keys = {number: [(STRING, int(key))] for number, key in enumerate(keys_of_array(pa.array(some), table))}
         for dtype, low, high in ((pa.int64(), -(2**63), 2**63), (pa.uint64(), 2**63, 2**64)):
             integers = {number: int(one) for number, one in enumerate(some) if _is_integer(one, low, high)}
@@ -50,6 +54,16 @@ def keys_of(table: str, ids: Iterator[str] | Sequence[str]) -> Iterator[tuple[st
         for number, one in enumerate(some):
             for kind, key in keys[number]:
                 yield one, kind, f"{key:016x}"
+
+
+def _require_utf8(field: str, text: str) -> None:
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise ConfigError(
+                f"{field}: expected UTF-8, got {text!a}", field=field, value=ascii(text), expected="UTF-8"
+            ) from None
 
 
 def _is_integer(text: str, low: int, high: int) -> bool:

@@ -87,7 +87,6 @@ def down() -> None:
     end = place.last_end()
     if end is not None:
         click.echo(f"no cluster is up; the one at {end.url} has ended: {end.reason}")
-        place.forget_last_end()
     else:
         click.echo("stopped" if stopped else "no cluster is up")
 

@@ -109,12 +109,6 @@ class StandingPlace:
                 return end
             time.sleep(_POLL_S)
 
-    def forget_last_end(self) -> None:
-        """It was told, and need not be told again."""
-        if not self.is_owned():
-            self._state.unlink(missing_ok=True)
-            forget_last_end(self.state_dir)
-
     def _killed(self) -> LastEnd | None:
         """The end of a cluster whose state file is left over, for who knows that its supervisor is gone."""
         left = self._read_state()
@@ -123,10 +117,12 @@ class StandingPlace:
         )
 
     def _read_state(self) -> StandingCluster | None:
+        """None also for a file that no supervisor wrote."""
         try:
-            return StandingCluster(**json.loads(self._state.read_text()))
-        except FileNotFoundError:
+            found = StandingCluster(**json.loads(self._state.read_bytes()))
+        except (FileNotFoundError, ValueError, TypeError):
             return None
+        return found if isinstance(found.pid, int) and isinstance(found.url, str) else None
 
 
 def bring_up(place: StandingPlace, command: Sequence[str]) -> StandingCluster:

@@ -163,6 +163,9 @@ class NodeChannel:
             if closing:
                 return
             now_s = time.monotonic()
+            if now_s - next_beat_s > self._lease_s / 2:
+                # It was this process that stood still: what the coordinator says to the next beat tells how it is.
+                self._last_heard_s = now_s
             # Looked at only after reading: a process that was stopped for a while first hears what waited for it.
             if self._welcome is not None and not heard and now_s - self._last_heard_s > self._lease_s:
                 self._fail(self._lost())

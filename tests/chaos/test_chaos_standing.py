@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 
 from cluster_support import Commands, free_port, wait_for, write_data, write_job
@@ -28,6 +29,8 @@ def test_commands_say_who_died(commands: Commands) -> None:
         assert (done.status, done.stdout) == (1, "")
         assert done.error_line.endswith(f"the cluster that was up at {url} has ended: {REASON}")
 
+    ended = f"no cluster is up; the one at {url} has ended: "
+    assert commands.run("down").stdout == f"{ended}{REASON}\n"
     assert commands.run("up", *places).status == 0
     for _ in range(2):  # also of a coordinator that has never heard of the death itself
         failed = commands.run("show", job, "--json").json
@@ -36,9 +39,21 @@ def test_commands_say_who_died(commands: Commands) -> None:
         assert commands.run("up", *places).status == 0
     signal_role(commands, "coordinator", signal.SIGKILL)
     assert commands.all_gone()
-    done = commands.run("down")
-    assert (done.status, done.stdout) == (
-        0,
-        f"no cluster is up; the one at {url} has ended: coordinator was killed (SIGKILL)\n",
-    )
-    assert commands.run("down").stdout == "no cluster is up\n"
+    for _ in range(2):
+        done = commands.run("down")
+        assert (done.status, done.stdout) == (0, f"{ended}coordinator was killed (SIGKILL)\n")
+
+
+def test_a_worker_that_stood_still_is_named_by_the_waiting_job_and_by_the_end(commands: Commands) -> None:
+    data, port = write_data(commands.folder / "data"), free_port()
+    places = [f"--port={port}", "--output=output", f"--allow-root={data}"]
+    assert commands.run("up", *places).status == 0
+    signal_role(commands, "w1", signal.SIGSTOP)
+    job = commands.run("submit", str(write_job(data, data={"root": str(data)}))).stdout.strip()
+    lost = re.compile(r"1 of 2 worker\(s\) are there, w1 is lost \(w1 is silent for 5")
+    with GeartrainClient(f"http://127.0.0.1:{port}") as client:
+        wait_for(lambda: lost.search(client.job(job)["reason"]) or client.job(job)["state"] == "failed", "the lease")
+    signal_role(commands, "w1", signal.SIGCONT)
+    assert commands.all_gone()
+    ended = commands.run("jobs").error_line
+    assert "worker w1 exited with status 1: w1 is lost (w1 is silent for 5" in ended

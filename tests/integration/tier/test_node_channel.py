@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import zmq
 
 from geartrain.errors import AuthError, DeadlineError, RoleDiedError, StaleMessageError, WireError
+from geartrain.wire import node_channel
 from geartrain.wire.framing import decode_from_node, encode
 from geartrain.wire.messages import (
     Decided,
@@ -192,6 +195,20 @@ def test_a_silent_coordinator_is_dead_after_the_lease(coordinator: Coordinator, 
         assert died.value.facts["role"] == "coordinator"
     with pytest.raises(RoleDiedError):
         channel.send(JobClosed("w0", "j"))
+
+
+def test_a_node_that_stood_still_hears_first_what_the_coordinator_made_of_it(
+    coordinator: Coordinator, open_channel: OpenChannel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stood_still_s = [0.0]
+    monkeypatch.setattr(node_channel, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + stood_still_s[0]))
+    channel = open_channel(coordinator.address, lease_s=PATIENT_S)
+    identity = connect(channel, coordinator)
+    stood_still_s[0] = 2 * PATIENT_S
+    coordinator.hear_until(Heartbeat)
+    coordinator.say(identity, Refused(StaleMessageError("w0 is lost", node="w0").to_dict(), final=True))
+    with pytest.raises(StaleMessageError, match="w0 is lost"):
+        channel.receive(PATIENT_S)
 
 
 def test_echoed_heartbeats_keep_the_lease(coordinator: Coordinator, open_channel: OpenChannel) -> None:

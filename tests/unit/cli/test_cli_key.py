@@ -15,6 +15,7 @@ from geartrain.cli import command
 from geartrain.commands import key as key_command
 from geartrain.commands.key import keys_of
 from geartrain.data.hashing import keys_of_array, missing_key
+from geartrain.errors import ConfigError
 from kernels.hashing import keys_of_integers
 
 
@@ -42,6 +43,14 @@ def test_a_string_has_one_key_and_an_integer_two() -> None:
         [integer_key(-1, "item"), "integer", "-1"],
     ]
     assert lines("user", "i7") != lines("item", "i7"), "each table has keys of its own"
+
+
+@pytest.mark.parametrize(("arguments", "field"), [(["item", "i7", "\udcff"], "id"), (["\udcff", "1"], "table")])
+def test_what_is_not_utf8_is_refused(arguments: list[str], field: str) -> None:
+    """As Python hands over bytes of a command line, or of stdin, that are none."""
+    with pytest.raises(ConfigError, match=f"{field}: expected UTF-8") as refused:
+        list(keys_of(arguments[0], arguments[1:]))
+    assert refused.value.facts["field"] == field
 
 
 def test_ids_come_from_stdin_in_any_number(monkeypatch: pytest.MonkeyPatch) -> None:

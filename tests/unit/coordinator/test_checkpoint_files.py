@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import zlib
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,7 @@ def test_a_base_without_the_whole_file_is_refused(tmp_path: Path, delta: Path, a
     assert caught.value.facts["field"] == "base.files: table t of server s0"
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "../full", "/full", ".tmp-full", "delta", "a/b"])
+@pytest.mark.parametrize("name", ["", ".", "..", "../full", "/full", ".tmp-full", "delta", "a/b", "a\0b"])
 def test_a_base_is_a_plain_name_beside_it(tmp_path: Path, delta: Path, name: str) -> None:
     path = cut(tmp_path, "delta", version=5, base={**BASE, "checkpoint": name})
     with pytest.raises(CheckpointError, match="expected beside it"):
@@ -68,6 +69,7 @@ def test_a_base_is_a_plain_name_beside_it(tmp_path: Path, delta: Path, name: str
     ("damage", "field"),
     [
         (lambda path: (path / MANIFEST_NAME).unlink(), None),
+        (lambda path: ((path / MANIFEST_NAME).unlink(), os.mkfifo(path / MANIFEST_NAME)), None),
         (lambda path: (path / MANIFEST_NAME).write_bytes(b'{"format": 1'), None),
         (lambda path: (path / "t.rows").write_bytes(b"abc"), "files"),
         (lambda path: (path / "t.rows").unlink(), "files"),

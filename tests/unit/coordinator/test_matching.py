@@ -194,7 +194,8 @@ def test_a_slow_worker_gets_less_for_the_reason_told() -> None:
     before = matcher.match()
     (change,) = slow_steps(matcher, before.groups, "w0", SPEEDS["V100"], 40)
     assert change.reason.startswith(
-        "w0 needs 2.0 times its predicted step time since 24 steps: its probes were far off; batches are 1000 for"
+        "w0 needs 2.0 times its predicted step time since 24 steps: what was stored of it was far off; "
+        "batches are 1000 for"
     )
     assert [(spec.group, spec.members) for spec in change.groups] == [(3, ("w0", "w1", "w2"))]
     assert shares(change.groups) == pytest.approx({"w0": 428.6, "w1": 428.6, "w2": 142.9}, abs=1)
