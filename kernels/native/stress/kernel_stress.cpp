@@ -212,7 +212,8 @@ private:
 
     void update_dense() {
         const size_t size = odd_size(100);
-        const CoefficientArray numbers{2.0f, 0.1f, 0.1f, 0.1f, 0.001f, 0.9f, 1e-8f, 0.0f, 1.0f, 1.0f, 0.1f, -1.0f, 1.0f, 1.0f};
+        const CoefficientArray numbers{2.0f, 0.1f, 0.1f, 0.1f, 0.001f, 0.9f, 1e-8f,
+                                       0.0f, 1.0f, 1.0f, 0.1f, -1.0f, 1.0f, 1.0f};
         for (const char* kind : {"apply_dense_sgd", "apply_dense_adagrad", "apply_dense_adam", "apply_dense_average"}) {
             Buffer<float> params = floats(size), grads = floats(size), states(2 * size);
             using Update = void(Vector<float>, Vector<const float>, Matrix<float>, const CoefficientArray&);
