@@ -137,12 +137,12 @@ def _pulls(store: RowStore, lock: ReadWriteLock, batches: Batches, threads: int)
 def _batch_lines(scale: Scale, suffix: str, batches: Batches) -> Iterator[Line]:
     """What workers do with a batch's ids: number the distinct ones, and sum gradients per distinct id.
 
-    The limits: updates of one line per id, over the set's memory (8 bytes a place, at least four places an id), and
+    The limits: updates of one line per id, over the set's memory (4 bytes a place, at least four places an id), and
     over the sums.
     """
     planned = [deduplicate(keys) for keys in batches.keys]
     grads = _gradients(scale.batch_ids).reshape(-1, SLOTS, DIM)
-    offsets = np.arange(scale.batch_ids + 1)
+    offsets = np.arange(scale.batch_ids + 1, dtype=np.int32)
     sums_of_slots = np.zeros(SLOTS, dtype=np.uint8)
 
     def number() -> None:
@@ -153,7 +153,7 @@ def _batch_lines(scale: Scale, suffix: str, batches: Batches) -> Iterator[Line]:
         for unique, inverse in planned:
             pool_backward(grads, inverse, offsets, sums_of_slots, len(unique))
 
-    set_lines = new_lines(8 << (4 * scale.batch_ids - 1).bit_length())
+    set_lines = new_lines(4 << (4 * scale.batch_ids - 1).bit_length())
     sum_lines = new_lines(max(len(unique) for unique, _ in planned) * DIM * 4)
     visits = np.concatenate([inverse for _, inverse in planned])
     yield from measure(

@@ -32,7 +32,7 @@ from benchmarks.support.measuring import seconds_beside
 from benchmarks.support.memory_limits import MemoryLimit
 from benchmarks.support.samples import DIM, RULE, SLOTS, contribution, filled_store, uniform_keys, zipf_ids
 from geartrain.memory import keep_freed_memory
-from geartrain.types import Floats, Indices, Keys
+from geartrain.types import Floats, Keys, Places
 from kernels.dedup import deduplicate
 from kernels.memory_limit import new_lines
 from kernels.pool import pool_backward, pool_forward
@@ -146,7 +146,7 @@ class _Ours:
         self._executor: Executor = ThreadPoolExecutor(threads)
         size = len(batches.keys[0])
         self._grad: Floats = _gradient(size).reshape(size, 1, DIM)
-        self._offsets: Indices = np.arange(size + 1)
+        self._offsets: Places = np.arange(size + 1, dtype=np.int32)
         self._sums = np.zeros(1, dtype=np.uint8)
 
     def step(self, number: int) -> None:

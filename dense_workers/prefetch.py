@@ -45,10 +45,10 @@ class BatchPlanner:
     def plan(self, batch: Batch) -> PlannedBatch:
         slot_starts = batch.bag_offsets[:: max(batch.num_samples, 1)]
         if batch.num_samples == 0:
-            slot_starts = np.zeros(len(self._slot_tables) + 1, dtype=np.int64)
+            slot_starts = np.zeros(len(self._slot_tables) + 1, dtype=np.int32)
         plan = plan_lookup(
             batch.keys,
-            np.ascontiguousarray(slot_starts),
+            slot_starts.astype(np.int64),
             self._slot_tables,
             self._num_tables,
             self._owners,

@@ -74,7 +74,7 @@ def select(batch: Batch, rows: Indices) -> Batch:
     num_samples = batch.num_samples
     lengths = np.diff(batch.bag_offsets).reshape(-1, num_samples)[:, rows].ravel()
     starts = batch.bag_offsets[:-1].reshape(-1, num_samples)[:, rows].ravel()
-    offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)])
+    offsets = np.concatenate([np.zeros(1, dtype=np.int32), np.cumsum(lengths, dtype=np.int32)])
     places = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)
     return Batch(
         labels=batch.labels[rows],

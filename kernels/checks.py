@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from geartrain.errors import KernelError
-from geartrain.types import Indices
+from geartrain.types import Indices, Places
 from kernels.explain import native
 
 
@@ -38,18 +38,18 @@ def require_output(argument: str, array: Any, dtype: type[np.generic], *shape: i
         raise mismatch(argument, "a writable array", "a read-only array")
 
 
-def require_offsets(argument: str, offsets: Indices, stop: int) -> None:
-    """Raise KernelError unless `offsets` int64[>= 1] rise from 0 to `stop` without falling."""
+def require_offsets(argument: str, offsets: Indices | Places, stop: int) -> None:
+    """Raise KernelError unless `offsets` [>= 1] rise from 0 to `stop` without falling."""
     if len(offsets) == 0:
         raise mismatch(argument, "at least one offset", "none")
-    position = 0 if offsets[0] != 0 else native.first_fall(offsets, stop)
+    position = 0 if offsets[0] != 0 else native.first_fall(offsets.astype(np.int64, copy=False), stop)
     if position >= 0:
         raise mismatch(argument, f"offsets that rise from 0 to {stop}", int(offsets[position]), position=position)
 
 
-def require_range(argument: str, values: Indices, stop: int) -> None:
-    """Raise KernelError unless all `values` int64 are in [0, stop)."""
-    position = native.first_outside(values, stop)
+def require_range(argument: str, values: Indices | Places, stop: int) -> None:
+    """Raise KernelError unless all `values` are in [0, stop)."""
+    position = native.first_outside(values.astype(np.int64, copy=False), stop)
     if position >= 0:
         raise mismatch(argument, f"values in [0, {stop})", int(values[position]), position=position)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from geartrain.types import NUM_SHARDS, Indices, Keys
+from geartrain.types import NUM_SHARDS, Indices, Keys, Places
 from kernels.checks import mismatch, require_array, require_offsets, require_range
 from kernels.explain import native
 
@@ -19,12 +19,12 @@ class LookupPlan:
     """What to pull for a batch.
 
     `unique_keys` uint64[U] ordered by (server, table, first occurrence in the batch); `counts` int64[servers, tables]
-    how many of them go to each; `inverse` int64[N]: key i of the batch is row `inverse[i]` of the pulled rows.
+    how many of them go to each; `inverse` int32[N]: key i of the batch is row `inverse[i]` of the pulled rows.
     """
 
     unique_keys: Keys
     counts: Indices
-    inverse: Indices
+    inverse: Places
 
 
 def plan_lookup(
@@ -47,6 +47,6 @@ def plan_lookup(
     require_range("shard_owner", shard_owner, num_servers)
     unique_keys = np.empty_like(keys)
     counts = np.empty((num_servers, num_tables), dtype=np.int64)
-    inverse = np.empty(len(keys), dtype=np.int64)
+    inverse = np.empty(len(keys), dtype=np.int32)
     num_unique = native.plan_lookup(keys, slot_starts, slot_tables, shard_owner, unique_keys, counts, inverse)
     return LookupPlan(unique_keys[:num_unique], counts, inverse)

@@ -11,7 +11,7 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from geartrain.types import Floats, Indices
+from geartrain.types import Floats, Places
 from kernels.checks import mismatch, require_array, require_offsets, require_output, require_range
 from kernels.explain import native
 
@@ -20,15 +20,15 @@ SlotFlags = NDArray[np.uint8]
 
 def pool_forward(
     rows: Floats,
-    inverse: Indices,
-    bag_offsets: Indices,
+    inverse: Places,
+    bag_offsets: Places,
     mean_slots: SlotFlags,
     num_samples: int,
     out: Floats | None = None,
 ) -> Floats:
     """Sum (or mean, where `mean_slots[s]` is not 0) of each bag's rows; an empty bag gives zeros.
 
-    `rows` float32[U, D]; `inverse` int64[N] in [0, U); `bag_offsets` int64[S * B + 1]; `mean_slots` uint8[S];
+    `rows` float32[U, D]; `inverse` int32[N] in [0, U); `bag_offsets` int32[S * B + 1]; `mean_slots` uint8[S];
     `out` float32[B, S, D] is filled when given, else a new array. Raises KernelError on another dtype, shape or range;
     then `out` may be half filled.
     """
@@ -44,9 +44,7 @@ def pool_forward(
     return out
 
 
-def pool_backward(
-    grad: Floats, inverse: Indices, bag_offsets: Indices, mean_slots: SlotFlags, num_unique: int
-) -> Floats:
+def pool_backward(grad: Floats, inverse: Places, bag_offsets: Places, mean_slots: SlotFlags, num_unique: int) -> Floats:
     """The gradient of `pool_forward` for `rows`, summed per unique key.
 
     `grad` float32[B, S, D]; the rest as in `pool_forward`. Returns a new float32[num_unique, D]. Raises KernelError on
@@ -61,14 +59,14 @@ def pool_backward(
     return sums
 
 
-def count_shows(inverse: Indices, bag_offsets: Indices, labels: Floats, num_unique: int) -> tuple[Floats, Floats]:
+def count_shows(inverse: Places, bag_offsets: Places, labels: Floats, num_unique: int) -> tuple[Floats, Floats]:
     """How often each unique key occurs (shows), and the sum of the labels of those samples (clicks).
 
     `labels` float32[B]; the rest as in `pool_forward`. Returns new float32[num_unique] twice. Raises KernelError on
     another dtype, shape or range.
     """
     require_array("labels", labels, np.float32, None)
-    require_array("bag_offsets", bag_offsets, np.int64, None)
+    require_array("bag_offsets", bag_offsets, np.int32, None)
     num_bags = len(bag_offsets) - 1
     if num_bags % len(labels) if len(labels) else num_bags > 0:
         raise mismatch("bag_offsets", f"a multiple of {len(labels)} bags", f"{num_bags} bags")
@@ -80,12 +78,12 @@ def count_shows(inverse: Indices, bag_offsets: Indices, labels: Floats, num_uniq
     return shows, clicks
 
 
-def _require_arrays(inverse: Indices, bag_offsets: Indices, num_bags: int) -> None:
-    require_array("inverse", inverse, np.int64, None)
-    require_array("bag_offsets", bag_offsets, np.int64, num_bags + 1)
+def _require_arrays(inverse: Places, bag_offsets: Places, num_bags: int) -> None:
+    require_array("inverse", inverse, np.int32, None)
+    require_array("bag_offsets", bag_offsets, np.int32, num_bags + 1)
 
 
-def _refuse(inverse: Indices, num_rows: int, bag_offsets: Indices) -> NoReturn:
+def _refuse(inverse: Places, num_rows: int, bag_offsets: Places) -> NoReturn:
     """Say what is out of range, which the kernel found while it worked."""
     require_offsets("bag_offsets", bag_offsets, len(inverse))
     require_range("inverse", inverse, num_rows)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from geartrain.types import Floats, Indices, Keys
+from geartrain.types import Floats, Indices, Keys, Places
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -17,7 +17,7 @@ class Batch:
     `labels` float32[B], each 0 or 1.
     `numeric` float32[B, 2F]: F transformed values (0 where missing), then F indicators (1 where missing).
     `keys` uint64[N], slot-major: all samples of slot 0, then all of slot 1, and so on.
-    `bag_offsets` int64[S*B + 1], slot-major: the bag of sample b in slot s is
+    `bag_offsets` int32[S*B + 1], slot-major: the bag of sample b in slot s is
     `keys[bag_offsets[s*B + b] : bag_offsets[s*B + b + 1]]`; a missing sequence is an empty bag.
     `group_ids` uint64[B]: the key of the `data.group_by` slot, or None without one.
     """
@@ -25,7 +25,7 @@ class Batch:
     labels: Floats
     numeric: Floats
     keys: Keys
-    bag_offsets: Indices
+    bag_offsets: Places
     group_ids: Keys | None
 
     @property

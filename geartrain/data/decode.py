@@ -17,7 +17,7 @@ from geartrain.data.chunks import Chunk
 from geartrain.data.columns import Origin, bags, buckets, categories, labels, numbers, transformed
 from geartrain.data.files import OpenFiles
 from geartrain.data.schema import DataSchema, NumericInput
-from geartrain.types import Floats, Indices, Keys
+from geartrain.types import Floats, Indices, Keys, Places
 from kernels.take_columns import take_columns
 
 
@@ -135,14 +135,14 @@ def assemble(pieces: Sequence[tuple[DecodedChunk, Indices]], schema: DataSchema)
 
 def _slot_major(
     pieces: Sequence[tuple[DecodedChunk, Indices]], singles: Keys, schema: DataSchema
-) -> tuple[Keys, Indices, Keys | None]:
+) -> tuple[Keys, Places, Keys | None]:
     """Keys and bag offsets of all slots in slot order, and the keys of the group slot."""
     num_samples = singles.shape[1]
     group_ids = None
     if len(singles) == len(schema.slots):
         if schema.group_slot is not None:
             group_ids = singles[schema.group_slot].copy()
-        return singles.reshape(-1), np.arange(singles.size + 1, dtype=np.int64), group_ids
+        return singles.reshape(-1), np.arange(singles.size + 1, dtype=np.int32), group_ids
     keys: list[Keys] = []
     sizes = [np.zeros(1, dtype=np.int64)]
     ones = np.ones(num_samples, dtype=np.int64)
@@ -160,4 +160,5 @@ def _slot_major(
             if place == schema.group_slot:
                 group_ids = singles[next_single].copy()
             next_single += 1
-    return np.concatenate(keys or [np.empty(0, dtype=np.uint64)]), np.cumsum(np.concatenate(sizes)), group_ids
+    bag_offsets = np.cumsum(np.concatenate(sizes), dtype=np.int32)
+    return np.concatenate(keys or [np.empty(0, dtype=np.uint64)]), bag_offsets, group_ids

@@ -18,7 +18,9 @@ public:
         size_t capacity = 16;
         while (capacity < 4 * max_keys) capacity *= 2;
         mask_ = capacity - 1;
-        make_room(capacity * sizeof(uint64_t));
+        number_mask_ = 1;
+        while (number_mask_ < max_keys) number_mask_ = 2 * number_mask_ + 1;
+        make_room(capacity * sizeof(uint32_t));
         std::fill_n(slots(), capacity, 0);
         unique_ = unique;
         size_ = 0;
@@ -30,14 +32,15 @@ public:
     //
     // Whether a key is new cannot be foreseen, so there is no branch on it: every key is written where a new one would
     // be, and an empty slot stands for that place. `added` does best without such a branch, too. That a slot is taken by
-    // another key cannot be foreseen either: slots are many, so that it is rare, and hold half of the hash, so that it is
-    // known before the key itself has come from memory.
+    // another key cannot be foreseen either: slots are many, so that it is rare, and have room for some of the hash, so
+    // that it is known before the key itself has come from memory.
     template <typename Added>
     void add(const uint64_t* keys, size_t size, Added added) {
-        uint64_t* const slots = this->slots();
+        uint32_t* const slots = this->slots();
         uint64_t* const unique = unique_;
         const size_t mask = mask_;
-        uint64_t num_distinct = size_;
+        const uint32_t number_mask = static_cast<uint32_t>(number_mask_), tag_mask = ~number_mask;
+        uint32_t num_distinct = size_;
         uint64_t hashes[kAhead];
         for (size_t i = 0; i < std::min(size, kAhead); i++) hashes[i] = mix64(keys[i]);
         for (size_t i = 0; i < size; i++) {
@@ -48,13 +51,14 @@ public:
                 __builtin_prefetch(slots + (next & mask), 1);
             }
             unique[num_distinct] = key;
-            const uint64_t as_new = (hash & kTag) | (num_distinct + 1);
+            const uint32_t tag = static_cast<uint32_t>(hash >> 32) & tag_mask;
+            const uint32_t as_new = tag | (num_distinct + 1);
             for (size_t place = hash & mask;; place = (place + 1) & mask) {
-                const uint64_t stored = slots[place];
+                const uint32_t stored = slots[place];
                 const bool is_new = stored == 0;
-                const uint64_t slot = is_new ? as_new : stored;
-                if (__builtin_expect(((slot ^ hash) & kTag) != 0, 0)) continue;
-                const uint32_t number = static_cast<uint32_t>(slot) - 1;
+                const uint32_t slot = is_new ? as_new : stored;
+                if (__builtin_expect((slot & tag_mask) != tag, 0)) continue;
+                const uint32_t number = (slot & number_mask) - 1;
                 if (__builtin_expect(unique[number] != key, 0)) continue;
                 slots[place] = slot;
                 num_distinct += is_new;
@@ -68,10 +72,8 @@ public:
 private:
     static constexpr size_t kAhead = 16;
 
-    static constexpr uint64_t kTag = 0xFFFFFFFF00000000;
-
-    // Upper half of the hash, and number + 1; 0 is empty.
-    uint64_t* slots() const { return reinterpret_cast<uint64_t*>(region_.data()); }
+    // Number + 1, and in the bits that no number needs, those of the hash; 0 is empty.
+    uint32_t* slots() const { return reinterpret_cast<uint32_t*>(region_.data()); }
 
     // Visits of slots are random, so where small pages happen to lie can double the time of a large set.
     void make_room(size_t bytes) {
@@ -83,14 +85,15 @@ private:
         room_ = bytes;
     }
 
-    Region region_{size_t{1} << 37};
+    Region region_{size_t{1} << 36};
     size_t room_ = 0;  // bytes
     size_t mask_ = 0;
+    size_t number_mask_ = 0;
     uint64_t* unique_ = nullptr;
-    uint64_t size_ = 0;
+    uint32_t size_ = 0;
 };
 
-// The set of this thread; kept, 32 to 64 bytes for each key of the largest call, because fresh memory would cost more
+// The set of this thread; kept, 16 to 32 bytes for each key of the largest call, because fresh memory would cost more
 // than the work on it.
 inline DistinctKeys& thread_distinct_keys() {
     thread_local DistinctKeys keys;

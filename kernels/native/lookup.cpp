@@ -9,18 +9,18 @@
 
 namespace geartrain {
 
-constexpr size_t kMostKeys = size_t{1} << 31;  // positions are kept in 32 bits
-
 static void require_32_bits(size_t num_keys) {
-    if (num_keys > kMostKeys) throw std::length_error("more than 2**31 keys in one call");
+    if (num_keys > INT32_MAX) throw std::length_error("2**31 keys or more in one call");
 }
 
-static size_t deduplicate(Vector<const uint64_t> keys, Vector<uint64_t> unique, Vector<int64_t> inverse) {
+static size_t deduplicate(Vector<const uint64_t> keys, Vector<uint64_t> unique, Vector<int32_t> inverse) {
     require_32_bits(keys.shape(0));
     DistinctKeys& distinct = thread_distinct_keys();
     distinct.reset(keys.shape(0), unique.data());
-    int64_t* to = inverse.data();
-    distinct.add(keys.data(), keys.shape(0), [=](size_t i, uint32_t number, bool, uint64_t) { to[i] = number; });
+    int32_t* to = inverse.data();
+    distinct.add(keys.data(), keys.shape(0), [=](size_t i, uint32_t number, bool, uint64_t) {
+        to[i] = static_cast<int32_t>(number);
+    });
     return distinct.size();
 }
 
@@ -48,12 +48,12 @@ static int64_t first_repeated(Vector<const uint64_t> keys, Vector<const int64_t>
 struct PlanScratch {
     std::vector<uint64_t> unique;
     std::vector<uint32_t> cell;  // server * num_tables + table of each unique key
-    std::vector<uint32_t> position;
+    std::vector<int32_t> position;
 };
 
 static size_t plan_lookup(Vector<const uint64_t> keys, Vector<const int64_t> slot_starts,
                           Vector<const int64_t> slot_tables, Vector<const int64_t> shard_owner,
-                          Vector<uint64_t> unique_keys, Matrix<int64_t> counts, Vector<int64_t> inverse) {
+                          Vector<uint64_t> unique_keys, Matrix<int64_t> counts, Vector<int32_t> inverse) {
     thread_local PlanScratch scratch;
     const size_t num_keys = keys.shape(0), num_slots = slot_tables.shape(0), num_tables = counts.shape(1);
     require_32_bits(num_keys);
@@ -80,10 +80,10 @@ static size_t plan_lookup(Vector<const uint64_t> keys, Vector<const int64_t> slo
         for (size_t slot = 0; slot < num_slots; slot++) {
             if (slot_tables.data()[slot] != static_cast<int64_t>(table)) continue;
             const size_t start = slot_starts.data()[slot];
-            int64_t* to = inverse.data() + start;
+            int32_t* to = inverse.data() + start;
             distinct.add(keys.data() + start, slot_starts.data()[slot + 1] - start,
                          [=](size_t i, uint32_t number, bool is_new, uint64_t hash) {
-                             to[i] = static_cast<int64_t>(base + number);
+                             to[i] = static_cast<int32_t>(base + number);
                              if (!is_new) return;
                              const size_t cell_number = owners[hash >> kShardShift] * num_tables + table;
                              cell[base + number] = static_cast<uint32_t>(cell_number);
@@ -98,7 +98,7 @@ static size_t plan_lookup(Vector<const uint64_t> keys, Vector<const int64_t> slo
     for (size_t cell = 1; cell < counts.size(); cell++) next[cell] = next[cell - 1] + count[cell - 1];
     for (size_t i = 0; i < num_unique; i++) {
         const size_t position = next[scratch.cell[i]]++;
-        scratch.position[i] = static_cast<uint32_t>(position);
+        scratch.position[i] = static_cast<int32_t>(position);
         unique_keys.data()[position] = scratch.unique[i];
     }
     for (size_t i = 0; i < num_keys; i++) inverse.data()[i] = scratch.position[inverse.data()[i]];

@@ -10,11 +10,12 @@
 
 namespace geartrain {
 
-// Samples of one tile: its part of the pooled output stays in the first-level cache while all slots are written.
-constexpr size_t kTile = 16;
-constexpr int64_t kMostPrefetches = 2 * kTile;
-constexpr size_t kSamplesAhead = 8;
-constexpr int64_t kKeysAhead = 16;
+// Samples of one tile: its part of the pooled output stays in the second-level cache while all slots are written.
+constexpr size_t kTile = 64;
+// Keys between a prefetch of a row and its use. Those past the end of a tile are of the same slot in the next one.
+constexpr size_t kAhead = 16;
+// The same for gradients, in bytes of one slot: they come from memory, and their rows do not lie side by side.
+constexpr size_t kGradBytesAhead = 8192;
 
 // Calls `work` with the dim as a constant where it is one of those that most models use (16 values, and 17 with a
 // first-order weight beside them), else with 0.
@@ -25,63 +26,79 @@ static bool with_dim(size_t dim, Work work) {
     return work(std::integral_constant<size_t, 0>());
 }
 
-// Where the keys of each bag are, checked while they are read: a sweep of its own would cost a quarter of the work.
+// Where the keys of bags are, checked while they are visited: a sweep of its own would cost a quarter of the work.
 struct Bags {
-    const int64_t *inverse, *offsets;
-    uint64_t num_keys, num_rows;
+    const int32_t *inverse, *offsets;
+    size_t num_keys, num_rows;
 
     // Whether all keys are in bags, if those between are right.
     bool ends_are_right(size_t num_bags) const {
-        return offsets[0] == 0 && static_cast<uint64_t>(offsets[num_bags]) == num_keys;
+        return offsets[0] == 0 && static_cast<size_t>(offsets[num_bags]) == num_keys;
     }
-    [[gnu::always_inline]] bool is_range(int64_t begin, int64_t end) const {
-        return static_cast<uint64_t>(begin) <= static_cast<uint64_t>(end) && static_cast<uint64_t>(end) <= num_keys;
-    }
-    [[gnu::always_inline]] bool is_row(int64_t row) const { return static_cast<uint64_t>(row) < num_rows; }
 
-    // Asks for the row of key i, which was not checked: an address that is none does no harm.
-    template <int kForWriting>
-    [[gnu::always_inline]] void prefetch_row(const float* rows, size_t dim, int64_t i) const {
-        const uintptr_t row = reinterpret_cast<uintptr_t>(rows) + inverse[i] * dim * sizeof(float);
-        prefetch_bytes<kForWriting>(reinterpret_cast<const void*>(row), dim * sizeof(float));
+    // Calls pool(sample, at, size) for the bags [first, first + num_bags) in order, where a bag has `size` keys from the
+    // one numbered `at` on. False when offsets or what it returns are wrong.
+    template <typename Pool>
+    [[gnu::always_inline]] bool each(size_t first, size_t num_bags, Pool pool) const {
+        size_t at = static_cast<size_t>(offsets[first]);
+        if (at > num_keys) return false;
+        for (size_t i = 0; i < num_bags; i++) {
+            const size_t size = static_cast<size_t>(offsets[first + i + 1]) - at;
+            if (__builtin_expect(size > num_keys - at, 0)) return false;  // huge where offsets fall
+            if (__builtin_expect(!pool(i, at, size), 0)) return false;
+            at += size;
+        }
+        return true;
     }
-    // Asks for the rows of bags [first, last), of some of the first keys if there are many.
-    [[gnu::always_inline]] void prefetch_rows(const float* rows, size_t dim, size_t first, size_t last) const {
-        const int64_t begin = offsets[first], end = offsets[last];
-        if (!is_range(begin, end)) return;
-        const int64_t stop = std::min(end, begin + kMostPrefetches);
-        for (int64_t i = begin; i < stop; i++) prefetch_row<0>(rows, dim, i);
+
+    // Calls visit(row) with the row of a key, if that is one.
+    template <typename Visit>
+    [[gnu::always_inline]] bool row(size_t at, Visit visit) const {
+        const size_t row = static_cast<size_t>(inverse[at]);
+        if (__builtin_expect(row >= num_rows, 0)) return false;
+        visit(row);
+        return true;
+    }
+
+    // Asks for the row of a later key, which was not checked: an address that is none does no harm.
+    template <int kForWriting>
+    [[gnu::always_inline]] void prefetch_row(const float* rows, size_t dim, size_t at) const {
+        const size_t row = static_cast<size_t>(inverse[std::min(at + kAhead, num_keys - 1)]);
+        const uintptr_t address = reinterpret_cast<uintptr_t>(rows) + row * dim * sizeof(float);
+        prefetch_bytes<kForWriting>(reinterpret_cast<const void*>(address), dim * sizeof(float));
     }
 };
 
+// Writes the bags of one slot in `num_samples` samples from `first` on; `to` is the first one's, others follow at `stride`.
+template <size_t kDim>
+static bool pool_slot(const float* rows, const Bags& bags, size_t first, size_t num_samples, bool is_mean, float* to,
+                      size_t stride, size_t run_time_dim) {
+    const size_t dim = kDim != 0 ? kDim : run_time_dim;
+    return bags.each(first, num_samples, [&](size_t sample, size_t at, size_t size) __attribute__((always_inline)) {
+        float* const pooled = to + sample * stride;
+        if (size == 1) {
+            bags.prefetch_row<0>(rows, dim, at);
+            return bags.row(at, [&](size_t row) { add_to_zero(pooled, rows + row * dim, dim); });
+        }
+        std::fill_n(pooled, dim, 0.0f);
+        for (const size_t end = at + size; at < end; at++) {
+            bags.prefetch_row<0>(rows, dim, at);
+            if (!bags.row(at, [&](size_t row) { add_floats(pooled, rows + row * dim, dim); })) return false;
+        }
+        if (is_mean && size > 1) divide_floats(pooled, pooled, static_cast<float>(size), dim);
+        return true;
+    });
+}
+
 template <size_t kDim>
 static bool pool_forward_as(const float* rows, const Bags& bags, const uint8_t* mean_slots, const Cube<float>& out) {
-    const size_t num_samples = out.shape(0), num_slots = out.shape(1), dim = kDim != 0 ? kDim : out.shape(2);
-    float* const pooled = out.data();
+    const size_t num_samples = out.shape(0), num_slots = out.shape(1), dim = out.shape(2);
     for (size_t tile = 0; tile < num_samples; tile += kTile) {
-        const size_t stop = std::min(num_samples, tile + kTile);
         for (size_t slot = 0; slot < num_slots; slot++) {
-            const bool is_last = slot + 1 == num_slots;
-            const size_t next_slot = is_last ? 0 : slot + 1, next_tile = is_last ? stop : tile;
-            bags.prefetch_rows(rows, dim, next_slot * num_samples + next_tile,
-                               next_slot * num_samples + std::min(num_samples, next_tile + kTile));
-            const bool is_mean = mean_slots[slot] != 0;
-            for (size_t sample = tile; sample < stop; sample++) {
-                const size_t bag = slot * num_samples + sample;
-                const int64_t begin = bags.offsets[bag], end = bags.offsets[bag + 1];
-                if (__builtin_expect(!bags.is_range(begin, end), 0)) return false;
-                float* to = pooled + (sample * num_slots + slot) * dim;
-                if (end - begin == 1) {
-                    if (__builtin_expect(!bags.is_row(bags.inverse[begin]), 0)) return false;
-                    add_to_zero(to, rows + bags.inverse[begin] * dim, dim);
-                    continue;
-                }
-                std::fill_n(to, dim, 0.0f);
-                for (int64_t i = begin; i < end; i++) {
-                    if (__builtin_expect(!bags.is_row(bags.inverse[i]), 0)) return false;
-                    add_floats(to, rows + bags.inverse[i] * dim, dim);
-                }
-                if (is_mean && end - begin > 1) divide_floats(to, to, static_cast<float>(end - begin), dim);
+            if (!pool_slot<kDim>(rows, bags, slot * num_samples + tile, std::min(kTile, num_samples - tile),
+                                 mean_slots[slot] != 0, out.data() + (tile * num_slots + slot) * dim, num_slots * dim,
+                                 dim)) {
+                return false;
             }
         }
     }
@@ -89,7 +106,7 @@ static bool pool_forward_as(const float* rows, const Bags& bags, const uint8_t* 
 }
 
 // These three return false, with the output half written, if the bags or a row of a key are not in range.
-static bool pool_forward(Matrix<const float> rows, Vector<const int64_t> inverse, Vector<const int64_t> bag_offsets,
+static bool pool_forward(Matrix<const float> rows, Vector<const int32_t> inverse, Vector<const int32_t> bag_offsets,
                          Vector<const uint8_t> mean_slots, Cube<float> out) {
     const Bags bags{inverse.data(), bag_offsets.data(), inverse.shape(0), rows.shape(0)};
     if (!bags.ends_are_right(bag_offsets.shape(0) - 1)) return false;
@@ -100,33 +117,31 @@ static bool pool_forward(Matrix<const float> rows, Vector<const int64_t> inverse
 template <size_t kDim>
 static bool pool_backward_as(const Cube<const float>& grad, const Bags& bags, const uint8_t* mean_slots, float* out) {
     const size_t num_samples = grad.shape(0), num_slots = grad.shape(1), dim = kDim != 0 ? kDim : grad.shape(2);
-    const int64_t num_keys = static_cast<int64_t>(bags.num_keys);
+    const size_t samples_ahead = std::max<size_t>(kGradBytesAhead / (std::max<size_t>(dim, 1) * sizeof(float)), 8);
     std::vector<float> mean(dim);
     for (size_t slot = 0; slot < num_slots; slot++) {
+        const float* const grads = grad.data() + slot * dim;
         const bool is_mean = mean_slots[slot] != 0;
-        for (size_t sample = 0; sample < num_samples; sample++) {
-            const float* from = grad.data() + (sample * num_slots + slot) * dim;
-            if (sample + kSamplesAhead < num_samples) {
-                prefetch_bytes<0>(from + kSamplesAhead * num_slots * dim, dim * sizeof(float));
-            }
-            const size_t bag = slot * num_samples + sample;
-            const int64_t begin = bags.offsets[bag], end = bags.offsets[bag + 1];
-            if (__builtin_expect(!bags.is_range(begin, end), 0)) return false;
-            if (begin < num_keys - kKeysAhead) bags.prefetch_row<1>(out, dim, begin + kKeysAhead);
-            if (is_mean && end - begin > 1) {
-                divide_floats(mean.data(), from, static_cast<float>(end - begin), dim);
+        const bool right = bags.each(slot * num_samples, num_samples, [&](size_t sample, size_t at, size_t size)
+                                     __attribute__((always_inline)) {
+            const float* from = grads + sample * num_slots * dim;
+            prefetch_bytes<0>(from + samples_ahead * num_slots * dim, dim * sizeof(float));
+            if (is_mean && size > 1) {
+                divide_floats(mean.data(), from, static_cast<float>(size), dim);
                 from = mean.data();
             }
-            for (int64_t i = begin; i < end; i++) {
-                if (__builtin_expect(!bags.is_row(bags.inverse[i]), 0)) return false;
-                add_floats(out + bags.inverse[i] * dim, from, dim);
+            for (const size_t end = at + size; at < end; at++) {
+                bags.prefetch_row<1>(out, dim, at);
+                if (!bags.row(at, [&](size_t row) { add_floats(out + row * dim, from, dim); })) return false;
             }
-        }
+            return true;
+        });
+        if (!right) return false;
     }
     return true;
 }
 
-static bool pool_backward(Cube<const float> grad, Vector<const int64_t> inverse, Vector<const int64_t> bag_offsets,
+static bool pool_backward(Cube<const float> grad, Vector<const int32_t> inverse, Vector<const int32_t> bag_offsets,
                           Vector<const uint8_t> mean_slots, Matrix<float> out) {
     const Bags bags{inverse.data(), bag_offsets.data(), inverse.shape(0), out.shape(0)};
     if (!bags.ends_are_right(bag_offsets.shape(0) - 1)) return false;
@@ -135,7 +150,7 @@ static bool pool_backward(Cube<const float> grad, Vector<const int64_t> inverse,
                     [&](auto dim) { return pool_backward_as<dim>(grad, bags, mean_slots.data(), out.data()); });
 }
 
-static bool count_shows(Vector<const int64_t> inverse, Vector<const int64_t> bag_offsets, Vector<const float> labels,
+static bool count_shows(Vector<const int32_t> inverse, Vector<const int32_t> bag_offsets, Vector<const float> labels,
                         Vector<float> shows, Vector<float> clicks) {
     const size_t num_samples = labels.shape(0), num_bags = bag_offsets.shape(0) - 1;
     const Bags bags{inverse.data(), bag_offsets.data(), inverse.shape(0), shows.shape(0)};
@@ -143,17 +158,14 @@ static bool count_shows(Vector<const int64_t> inverse, Vector<const int64_t> bag
     std::fill_n(shows.data(), shows.size(), 0.0f);
     std::fill_n(clicks.data(), clicks.size(), 0.0f);
     for (size_t first = 0; first < num_bags; first += num_samples) {
-        for (size_t sample = 0; sample < num_samples; sample++) {
+        const bool right = bags.each(first, num_samples, [&](size_t sample, size_t at, size_t size) {
             const float label = labels.data()[sample];
-            const int64_t begin = bags.offsets[first + sample], end = bags.offsets[first + sample + 1];
-            if (__builtin_expect(!bags.is_range(begin, end), 0)) return false;
-            for (int64_t i = begin; i < end; i++) {
-                const int64_t row = bags.inverse[i];
-                if (__builtin_expect(!bags.is_row(row), 0)) return false;
-                shows.data()[row] += 1.0f;
-                clicks.data()[row] += label;
+            for (const size_t end = at + size; at < end; at++) {
+                if (!bags.row(at, [&](size_t row) { shows.data()[row] += 1.0f, clicks.data()[row] += label; })) return false;
             }
-        }
+            return true;
+        });
+        if (!right) return false;
     }
     return true;
 }

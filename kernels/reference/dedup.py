@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from geartrain.types import Indices, Keys
+from geartrain.types import Indices, Keys, Places
 
 
-def deduplicate(keys: Keys) -> tuple[Keys, Indices]:
+def deduplicate(keys: Keys) -> tuple[Keys, Places]:
     _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
     order = np.argsort(first, kind="stable")
-    rank = np.empty(len(order), dtype=np.int64)
+    rank = np.empty(len(order), dtype=np.int32)
     rank[order] = np.arange(len(order))
     return keys[first[order]], rank[inverse.reshape(-1)]
 

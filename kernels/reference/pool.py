@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from geartrain.types import Floats, Indices
+from geartrain.types import Floats, Indices, Places
 
 
 def pool_forward(
-    rows: Floats, inverse: Indices, bag_offsets: Indices, mean_slots: np.ndarray, num_samples: int
+    rows: Floats, inverse: Places, bag_offsets: Places, mean_slots: np.ndarray, num_samples: int
 ) -> Floats:
     num_slots = len(mean_slots)
     bag, divisor = _bags(bag_offsets, mean_slots, num_samples)
@@ -19,7 +19,7 @@ def pool_forward(
 
 
 def pool_backward(
-    grad: Floats, inverse: Indices, bag_offsets: Indices, mean_slots: np.ndarray, num_unique: int
+    grad: Floats, inverse: Places, bag_offsets: Places, mean_slots: np.ndarray, num_unique: int
 ) -> Floats:
     num_samples, num_slots, dim = grad.shape
     bag, divisor = _bags(bag_offsets, mean_slots, num_samples)
@@ -29,7 +29,7 @@ def pool_backward(
     return sums
 
 
-def count_shows(inverse: Indices, bag_offsets: Indices, labels: Floats, num_unique: int) -> tuple[Floats, Floats]:
+def count_shows(inverse: Places, bag_offsets: Places, labels: Floats, num_unique: int) -> tuple[Floats, Floats]:
     bag = np.repeat(np.arange(len(bag_offsets) - 1), np.diff(bag_offsets))
     shows = np.zeros(num_unique, dtype=np.float32)
     clicks = np.zeros(num_unique, dtype=np.float32)
@@ -39,7 +39,7 @@ def count_shows(inverse: Indices, bag_offsets: Indices, labels: Floats, num_uniq
     return shows, clicks
 
 
-def _bags(bag_offsets: Indices, mean_slots: np.ndarray, num_samples: int) -> tuple[Indices, Floats]:
+def _bags(bag_offsets: Places, mean_slots: np.ndarray, num_samples: int) -> tuple[Indices, Floats]:
     """The bag of each key, and what each bag's sum is divided by (1 for sums and for empty bags)."""
     lengths = np.diff(bag_offsets)
     means = np.repeat(mean_slots != 0, num_samples) & (lengths > 0)

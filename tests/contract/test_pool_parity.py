@@ -7,19 +7,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geartrain.errors import KernelError
-from geartrain.types import Floats, Indices
+from geartrain.types import Floats, Places
 from kernels.pool import count_shows, pool_backward, pool_forward
 from kernels.reference import pool as reference
+
+
+def places(values: list[int]) -> Places:
+    return np.array(values, dtype=np.int32)
 
 
 def pooled_by_hand(rows: Floats, sample: Bags) -> Floats:
     """float64, one bag at a time."""
     out = np.zeros((sample.num_samples, len(sample.mean_slots), rows.shape[1]))
     for bag in range(sample.num_samples * len(sample.mean_slots)):
-        places = sample.inverse[sample.bag_offsets[bag] : sample.bag_offsets[bag + 1]]
+        chosen = sample.inverse[sample.bag_offsets[bag] : sample.bag_offsets[bag + 1]]
         slot, number = divmod(bag, sample.num_samples)
-        total = rows[places].astype(np.float64).sum(axis=0)
-        out[number, slot] = total / max(len(places), 1) if sample.mean_slots[slot] else total
+        total = rows[chosen].astype(np.float64).sum(axis=0)
+        out[number, slot] = total / max(len(chosen), 1) if sample.mean_slots[slot] else total
     return out.astype(np.float32)
 
 
@@ -67,7 +71,7 @@ def test_shows_and_clicks_match_the_reference(sample: Bags, seed: int) -> None:
 
 
 def test_mean_of_an_empty_bag_is_zero_and_gives_no_gradient() -> None:
-    offsets, inverse, means = np.array([0, 0, 2]), np.array([0, 1]), np.ones(1, dtype=np.uint8)
+    offsets, inverse, means = places([0, 0, 2]), places([0, 1]), np.ones(1, dtype=np.uint8)
     rows = np.array([[2.0], [4.0]], dtype=np.float32)
     assert pool_forward(rows, inverse, offsets, means, 2).tolist() == [[[0.0]], [[3.0]]]
     grad = np.array([[[8.0]], [[1.0]]], dtype=np.float32)
@@ -76,7 +80,7 @@ def test_mean_of_an_empty_bag_is_zero_and_gives_no_gradient() -> None:
 
 def test_result_is_written_to_the_callers_buffer() -> None:
     rows, out = floats(0, 3, 4), np.full((2, 1, 4), np.nan, dtype=np.float32)
-    pooled = pool_forward(rows, np.array([2, 0]), np.array([0, 1, 2]), np.zeros(1, dtype=np.uint8), 2, out)
+    pooled = pool_forward(rows, places([2, 0]), places([0, 1, 2]), np.zeros(1, dtype=np.uint8), 2, out)
     assert pooled is out
     assert_same(out[:, 0], rows[[2, 0]])
 
@@ -94,20 +98,20 @@ def test_result_is_written_to_the_callers_buffer() -> None:
 def test_bad_bags_are_refused_with_their_place(
     inverse: list[int], offsets: list[int], argument: str, position: int
 ) -> None:
-    places, bounds = np.array(inverse), np.array(offsets)
+    rows_of_keys, bounds = places(inverse), places(offsets)
     means = np.zeros(1, dtype=np.uint8)
     with pytest.raises(KernelError) as forward:
-        pool_forward(floats(0, 3, 2), places, bounds, means, 2)
+        pool_forward(floats(0, 3, 2), rows_of_keys, bounds, means, 2)
     with pytest.raises(KernelError) as backward:
-        pool_backward(floats(0, 2, 1, 2), places, bounds, means, 3)
+        pool_backward(floats(0, 2, 1, 2), rows_of_keys, bounds, means, 3)
     with pytest.raises(KernelError) as counting:
-        count_shows(places, bounds, np.zeros(2, dtype=np.float32), 3)
+        count_shows(rows_of_keys, bounds, np.zeros(2, dtype=np.float32), 3)
     for caught in (forward, backward, counting):
         assert (caught.value.facts["argument"], caught.value.facts["position"]) == (argument, position)
 
 
 @pytest.mark.parametrize(("num_labels", "offsets"), [(0, [0, 1]), (2, [0, 0, 0, 1])])
 def test_labels_that_do_not_fit_the_bags_are_refused(num_labels: int, offsets: list[int]) -> None:
-    bounds: Indices = np.array(offsets)
+    bounds = places(offsets)
     with pytest.raises(KernelError, match="bag_offsets"):
-        count_shows(np.array([0]), bounds, np.zeros(num_labels, dtype=np.float32), 1)
+        count_shows(places([0]), bounds, np.zeros(num_labels, dtype=np.float32), 1)

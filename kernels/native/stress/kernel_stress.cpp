@@ -124,8 +124,8 @@ private:
 
     void deduplicate() {
         Buffer<uint64_t> all = keys(odd_size(3000)), unique(all.size());
-        Buffer<int64_t> inverse(all.size());
-        using Deduplicate = size_t(Vector<const uint64_t>, Vector<uint64_t>, Vector<int64_t>);
+        Buffer<int32_t> inverse(all.size());
+        using Deduplicate = size_t(Vector<const uint64_t>, Vector<uint64_t>, Vector<int32_t>);
         const size_t num_unique =
             module_.function<Deduplicate>("deduplicate")(all.in(), unique.vector(), inverse.vector());
         for (size_t i = 0; i < all.size(); i++) {
@@ -143,9 +143,9 @@ private:
         }
         for (int64_t& owner : owners) owner = static_cast<int64_t>(random_.below(num_servers));
         Buffer<uint64_t> all = keys(static_cast<size_t>(starts[num_slots])), unique(all.size());
-        Buffer<int64_t> inverse(all.size());
+        Buffer<int32_t> inverse(all.size());
         using Plan = size_t(Vector<const uint64_t>, Vector<const int64_t>, Vector<const int64_t>,
-                            Vector<const int64_t>, Vector<uint64_t>, Matrix<int64_t>, Vector<int64_t>);
+                            Vector<const int64_t>, Vector<uint64_t>, Matrix<int64_t>, Vector<int32_t>);
         const size_t num_unique = module_.function<Plan>("plan_lookup")(
             all.in(), starts.in(), tables.in(), owners.in(), unique.vector(),
             Matrix<int64_t>(counts.data(), num_servers, num_tables), inverse.vector());
@@ -160,14 +160,14 @@ private:
     void pool() {
         const size_t num_samples = 1 + odd_size(33), num_slots = odd_size(5), dim = 1 + odd_size(17);
         const size_t num_bags = num_samples * num_slots, num_rows = 1 + random_.below(50);
-        Buffer<int64_t> offsets(num_bags + 1);
-        for (size_t i = 0; i < num_bags; i++) offsets[i + 1] = offsets[i] + static_cast<int64_t>(random_.below(4));
-        Buffer<int64_t> inverse(static_cast<size_t>(offsets[num_bags]));
-        for (int64_t& row : inverse) row = static_cast<int64_t>(random_.below(num_rows));
+        Buffer<int32_t> offsets(num_bags + 1);
+        for (size_t i = 0; i < num_bags; i++) offsets[i + 1] = offsets[i] + static_cast<int32_t>(random_.below(4));
+        Buffer<int32_t> inverse(static_cast<size_t>(offsets[num_bags]));
+        for (int32_t& row : inverse) row = static_cast<int32_t>(random_.below(num_rows));
         Buffer<uint8_t> means(num_slots);
         for (uint8_t& mean : means) mean = static_cast<uint8_t>(random_.below(2));
         Buffer<float> rows = floats(num_rows * dim), pooled(num_bags * dim), grads(num_rows * dim);
-        using Forward = bool(Matrix<const float>, Vector<const int64_t>, Vector<const int64_t>, Vector<const uint8_t>,
+        using Forward = bool(Matrix<const float>, Vector<const int32_t>, Vector<const int32_t>, Vector<const uint8_t>,
                              Cube<float>);
         const auto forward = [&] {
             return module_.function<Forward>("pool_forward")(rows.matrix<const float>(num_rows), inverse.in(),
@@ -176,7 +176,7 @@ private:
         };
         EXPECT(forward(), "bags are refused");
         digest_.add(pooled);
-        using Backward = bool(Cube<const float>, Vector<const int64_t>, Vector<const int64_t>, Vector<const uint8_t>,
+        using Backward = bool(Cube<const float>, Vector<const int32_t>, Vector<const int32_t>, Vector<const uint8_t>,
                               Matrix<float>);
         const auto backward = [&] {
             return module_.function<Backward>("pool_backward")(
@@ -186,7 +186,7 @@ private:
         EXPECT(backward(), "bags are refused");
         digest_.add(grads);
         Buffer<float> labels = floats(num_samples), shows(num_rows), clicks(num_rows);
-        using CountShows = bool(Vector<const int64_t>, Vector<const int64_t>, Vector<const float>, Vector<float>,
+        using CountShows = bool(Vector<const int32_t>, Vector<const int32_t>, Vector<const float>, Vector<float>,
                                 Vector<float>);
         const auto count_shows = [&] {
             return module_.function<CountShows>("count_shows")(inverse.in(), offsets.in(), labels.in(), shows.vector(),
@@ -194,18 +194,18 @@ private:
         };
         EXPECT(count_shows(), "bags are refused");
         digest_.add(shows);
-        const auto refused = [&](int64_t& number, int64_t wrong) {
-            const int64_t right = std::exchange(number, wrong);
+        const auto refused = [&](int32_t& number, int32_t wrong) {
+            const int32_t right = std::exchange(number, wrong);
             EXPECT(!forward() && !backward() && !count_shows(), "keys out of range are taken");
             number = right;
         };
-        for (int64_t wrong : {int64_t{-1}, INT64_MIN, INT64_MAX}) refused(offsets[random_.below(num_bags + 1)], wrong);
+        for (int32_t wrong : {int32_t{-1}, INT32_MIN, INT32_MAX}) refused(offsets[random_.below(num_bags + 1)], wrong);
         if (num_bags > 1) {
-            int64_t& offset = offsets[1 + random_.below(num_bags - 1)];
+            int32_t& offset = offsets[1 + random_.below(num_bags - 1)];
             refused(offset, offsets[num_bags] + 1);
         }
         if (inverse.size() == 0) return;
-        for (int64_t wrong : {int64_t{-1}, static_cast<int64_t>(num_rows), INT64_MIN, INT64_MAX}) {
+        for (int32_t wrong : {int32_t{-1}, static_cast<int32_t>(num_rows), INT32_MIN, INT32_MAX}) {
             refused(inverse[random_.below(inverse.size())], wrong);
         }
     }

@@ -67,7 +67,7 @@ def check(batch, rows: list[int]) -> None:
         assert bag_keys(batch, 1, sample) == [integer_key(value, "item") for value in HISTORIES[row]]
         assert bag_keys(batch, 2, sample) == [integer_key(row + 1000, "item")]
     assert (batch.labels.dtype, batch.numeric.dtype) == (np.float32, np.float32)
-    assert (batch.keys.dtype, batch.bag_offsets.dtype, batch.group_ids.dtype) == (np.uint64, np.int64, np.uint64)
+    assert (batch.keys.dtype, batch.bag_offsets.dtype, batch.group_ids.dtype) == (np.uint64, np.int32, np.uint64)
     assert batch.keys.flags.c_contiguous
     assert batch.numeric.flags.c_contiguous
 

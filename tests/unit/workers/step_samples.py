@@ -39,7 +39,7 @@ def planned_batch(num_samples: int, numeric_range: float = 1.0) -> PlannedBatch:
         labels=(rng.random(num_samples) < 0.3).astype(np.float32),
         numeric=(rng.standard_normal((num_samples, NUM_NUMERIC)) * numeric_range).astype(np.float32),
         keys=rng.integers(0, 50, lengths.sum()).astype(np.uint64),
-        bag_offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]),
+        bag_offsets=np.cumsum([0, *lengths], dtype=np.int32),
         group_ids=None,
     )
     schema = SimpleNamespace(slot_tables=np.arange(NUM_SLOTS, dtype=np.int64), table_names=("a", "b", "c"))

@@ -25,7 +25,7 @@ def batch_of(bags: list[list[list[int]]]) -> Batch:
         labels=np.arange(num_samples, dtype=np.float32),
         numeric=np.arange(num_samples, dtype=np.float32)[:, None],
         keys=np.array([key for slot in bags for bag in slot for key in bag], dtype=np.uint64),
-        bag_offsets=np.cumsum([0, *lengths], dtype=np.int64),
+        bag_offsets=np.cumsum([0, *lengths], dtype=np.int32),
         group_ids=np.arange(num_samples, dtype=np.uint64) + np.uint64(100),
     )
 
@@ -54,7 +54,7 @@ def test_a_selection_has_these_samples_in_this_order(drawn: tuple[list[list[list
     assert selected.numeric[:, 0].tolist() == rows
     assert selected.group_ids is not None and selected.group_ids.tolist() == [100 + row for row in rows]
     assert bags_in(selected, len(bags)) == [[slot[row] for row in rows] for slot in bags]
-    assert (selected.keys.dtype, selected.bag_offsets.dtype) == (np.uint64, np.int64)
+    assert (selected.keys.dtype, selected.bag_offsets.dtype) == (np.uint64, np.int32)
 
 
 def test_a_selection_from_a_batch_without_slots() -> None:

@@ -31,7 +31,7 @@ def batches(num_rows: int = NUM_ROWS, longest: int = 12) -> ProbeBatches:
         labels=np.zeros(num_rows, np.float32),
         numeric=np.zeros((num_rows, 0), np.float32),
         keys=np.arange(lengths.sum(), dtype=np.uint64),
-        bag_offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]),
+        bag_offsets=np.cumsum([0, *lengths], dtype=np.int32),
         group_ids=None,
     )
     schema = SimpleNamespace(slot_tables=np.array([0, 1], dtype=np.int64), table_names=("user", "item"))
