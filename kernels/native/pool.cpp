@@ -14,8 +14,8 @@ namespace geartrain {
 constexpr size_t kTile = 64;
 // Keys between a prefetch of a row and its use. Those past the end of a tile are of the same slot in the next one.
 constexpr size_t kAhead = 16;
-// The same for gradients, in bytes of one slot: they come from memory, and their rows do not lie side by side.
-constexpr size_t kGradBytesAhead = 8192;
+// The same for pooled values and their gradients, which lie in memory, in samples: those of a slot fill this many bytes.
+static size_t samples_ahead(size_t dim) { return 8192 / std::max<size_t>(dim * sizeof(float), 64); }
 
 // Calls `work` with the dim as a constant where it is one of those that most models use (16 values, and 17 with a
 // first-order weight beside them), else with 0.
@@ -73,9 +73,10 @@ struct Bags {
 template <size_t kDim>
 static bool pool_slot(const float* rows, const Bags& bags, size_t first, size_t num_samples, bool is_mean, float* to,
                       size_t stride, size_t run_time_dim) {
-    const size_t dim = kDim != 0 ? kDim : run_time_dim;
+    const size_t dim = kDim != 0 ? kDim : run_time_dim, ahead = samples_ahead(dim) * stride;
     return bags.each(first, num_samples, [&](size_t sample, size_t at, size_t size) __attribute__((always_inline)) {
         float* const pooled = to + sample * stride;
+        prefetch_bytes<1>(pooled + ahead, dim * sizeof(float));
         if (size == 1) {
             bags.prefetch_row<0>(rows, dim, at);
             return bags.row(at, [&](size_t row) { add_to_zero(pooled, rows + row * dim, dim); });
@@ -117,7 +118,7 @@ static bool pool_forward(Matrix<const float> rows, Vector<const int32_t> inverse
 template <size_t kDim>
 static bool pool_backward_as(const Cube<const float>& grad, const Bags& bags, const uint8_t* mean_slots, float* out) {
     const size_t num_samples = grad.shape(0), num_slots = grad.shape(1), dim = kDim != 0 ? kDim : grad.shape(2);
-    const size_t samples_ahead = std::max<size_t>(kGradBytesAhead / (std::max<size_t>(dim, 1) * sizeof(float)), 8);
+    const size_t ahead = samples_ahead(dim) * num_slots * dim;
     std::vector<float> mean(dim);
     for (size_t slot = 0; slot < num_slots; slot++) {
         const float* const grads = grad.data() + slot * dim;
@@ -125,7 +126,7 @@ static bool pool_backward_as(const Cube<const float>& grad, const Bags& bags, co
         const bool right = bags.each(slot * num_samples, num_samples, [&](size_t sample, size_t at, size_t size)
                                      __attribute__((always_inline)) {
             const float* from = grads + sample * num_slots * dim;
-            prefetch_bytes<0>(from + samples_ahead * num_slots * dim, dim * sizeof(float));
+            prefetch_bytes<0>(from + ahead, dim * sizeof(float));
             if (is_mean && size > 1) {
                 divide_floats(mean.data(), from, static_cast<float>(size), dim);
                 from = mean.data();
