@@ -155,7 +155,7 @@ def _batch_lines(scale: Scale, suffix: str, batches: Batches) -> Iterator[Line]:
 
     set_lines = new_lines(4 << (4 * scale.batch_ids - 1).bit_length())
     sum_lines = new_lines(max(len(unique) for unique, _ in planned) * DIM * 4)
-    visits = np.concatenate([inverse for _, inverse in planned])
+    visits = np.concatenate([inverse for _, inverse in planned]).astype(np.int64)
     yield from measure(
         [
             Kernel(f"dedup{suffix}", 1, batches.size, 1, batches.limit(set_lines), [number]),
