@@ -16,6 +16,7 @@ from dense_workers.models import CtrModel
 from dense_workers.precision import in_precision, loss_scale
 from dense_workers.prefetch import PlannedBatch
 from geartrain.types import Floats
+from kernels.contribution import MAX_GRADIENT, within
 from kernels.pool import count_shows, pool_backward, pool_forward
 
 
@@ -23,7 +24,8 @@ from kernels.pool import count_shows, pool_backward, pool_forward
 class StepGradients:
     """What a member stages: per unique key its gradient sum [U, D], shows and clicks [U]; its slice of the dense sum.
 
-    `non_finite` counts the members whose gradients had NaN or Inf; above 0 nobody stages anything.
+    `non_finite` counts the members whose gradients had NaN, Inf or values above MAX_GRADIENT; above 0 nobody stages
+    anything.
     """
 
     grads: Floats
@@ -98,7 +100,9 @@ class StepRunner:
         self._layout.read_gradient(flat)
         if scale != 1.0:
             flat[: self.num_parameters] /= scale
-        finite = math.isfinite(float(flat.sum())) and math.isfinite(float(grads.sum())) and math.isfinite(loss_sum)
+        gradient, averages = flat[: self.num_parameters], flat[self.num_parameters :]
+        finite = within(gradient, MAX_GRADIENT) and within(grads, MAX_GRADIENT)
+        finite = finite and math.isfinite(loss_sum) and bool(np.isfinite(averages).all())
         self._reduced[-1] = 0.0 if finite else 1.0
         if not finite:
             flat[:] = 0.0

@@ -277,7 +277,7 @@ class JobTrainer:
             loss_sum=gradients.loss_sum,
             skipped=""
             if gradients.non_finite == 0
-            else f"NaN or Inf on {gradients.non_finite} of {len(group.members)}",
+            else f"NaN, Inf or too large on {gradients.non_finite} of {len(group.members)}",
             step_ms=times.step_ms,
             wait_ms=times.wait_ms,
             num_tokens=num_tokens,

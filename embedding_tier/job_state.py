@@ -19,6 +19,7 @@ from geartrain.errors import ConflictError, WireError
 from geartrain.types import Floats, Keys
 from geartrain.wire.framing import StagedArrays
 from geartrain.wire.messages import Apply, Contribution, Stage, TableSpec, TableStats
+from kernels.contribution import within
 from kernels.row_stores import WorkerRows
 
 
@@ -131,6 +132,9 @@ class JobState:
                 expected=[block.start, block.stop],
                 got=[start, stop],
             )
+
+        if not within(part.arrays.dense, float(np.finfo(np.float32).max)):
+            raise WireError("a dense gradient with NaN or Inf", field="dense", expected="finite numbers", got="others")
 
     def _block(self) -> DenseBlock:
         if self.dense is None:

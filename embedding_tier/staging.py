@@ -15,6 +15,7 @@ import numpy as np
 from geartrain.errors import BusyError, StaleMessageError, VersionError, WireError
 from geartrain.types import Indices
 from geartrain.wire.framing import StagedArrays
+from kernels.contribution import MAX_GRADIENT, within
 from kernels.dedup import first_repeated
 
 
@@ -32,7 +33,8 @@ class StagedPart:
 
 
 def check_rows(part: StagedPart, tables: Sequence[str]) -> None:
-    """What the application of a window relies on: the keys of each table differ, shows and clicks are counts.
+    """What the application of a window relies on: the keys of each table differ, shows and clicks are counts, and
+    gradients numbers that can be squared and summed.
 
     `tables` names those that the counts are of. Raises `WireError`.
     """
@@ -41,6 +43,9 @@ def check_rows(part: StagedPart, tables: Sequence[str]) -> None:
         # Written so that it holds for no NaN.
         if len(values) and not (values.min() >= 0 and values.max() < np.inf):
             raise WireError(f"{name} that are no counts", field=name, expected="finite numbers >= 0", got=name)
+    if not within(arrays.grads, MAX_GRADIENT):
+        expected = f"absolute values of at most {MAX_GRADIENT:g}"
+        raise WireError("gradients with NaN, Inf or too large", field="grads", expected=expected, got="others")
     position = first_repeated(arrays.keys, part.counts)
     if position >= 0:
         key, table = int(arrays.keys[position]), tables[int(np.searchsorted(part.counts.cumsum(), position, "right"))]

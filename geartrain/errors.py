@@ -148,7 +148,7 @@ class DeviceMemoryError(GeartrainError):
 
 
 class NonFiniteError(GeartrainError):
-    """Too many steps had NaN or Inf in their gradients. Facts: num_skipped, allowed."""
+    """Too many steps had NaN, Inf or values above 1e12 in their gradients. Facts: num_skipped, allowed."""
 
     code = "non_finite_gradient"
 

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from table_programs import records_of
 
 from geartrain.errors import KernelError
-from geartrain.types import Floats, Keys
-from kernels.contribution import Contribution
+from geartrain.types import NUM_SHARDS, Floats, Keys
+from kernels.contribution import MAX_GRADIENT, Contribution, within
 from kernels.dense_update import NUM_DENSE_STATES, apply_dense
 from kernels.hashing import mix64
 from kernels.initializer import Initializer, initial_rows
@@ -126,6 +126,32 @@ def test_rows_follow_the_float64_optimizer(kind: str, bounds: tuple[float, float
     got, expected = train(RowStore(DIM, kind, NORMAL), rules), train_in_double(kind, rules)
     np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
     assert (got >= np.float32(bounds[0])).all() and (got <= np.float32(bounds[1])).all()
+
+
+@pytest.mark.parametrize("row_dtype", ["fp32", "fp16", "bf16"])
+@pytest.mark.parametrize("kind", SPARSE_KINDS)
+def test_the_largest_gradients_leave_finite_rows_that_go_on_learning(kind: str, row_dtype: str) -> None:
+    """Eight workers with the largest gradient that may reach a row, in every window, and hardly anything to divide by."""
+    keys, num_windows = np.arange(3, dtype=np.uint64), 50
+    store = RowStore(64, kind, NORMAL, row_dtype=row_dtype)
+    counts = np.ones(3, dtype=np.float32)
+    for version in range(1, 2 * num_windows + 1):
+        size = MAX_GRADIENT * (-1) ** (version % 3 == 0) if version <= num_windows else 1.0
+        part = Contribution(keys, np.full((3, 64), size, dtype=np.float32), counts, 0 * counts, 1.0)
+        store.apply([part] * 8, UpdateRule(lr=10.0, step=version, divisor=1e-3), version)
+    store.begin_cut(2 * num_windows, None)
+    rows = store.cut_shards(0, NUM_SHARDS).rows
+    assert len(rows.keys) == 3
+    assert np.isfinite(rows.states).all()
+    out = np.empty((3, 64), dtype=np.float32)
+    store.pull(keys, out)
+    assert np.isfinite(out).all()
+
+
+@given(st.lists(st.floats(width=32) | st.just(MAX_GRADIENT), max_size=40))
+def test_exactly_numbers_beyond_the_limit_are_not_within_it(values: list[float]) -> None:
+    array = np.array(values, dtype=np.float32)
+    assert within(array, MAX_GRADIENT) == all(abs(value) <= MAX_GRADIENT for value in array.tolist())
 
 
 @pytest.mark.parametrize("row_dtype", ["fp16", "bf16"])

@@ -141,7 +141,7 @@ def test_steps_without_finite_gradients_are_skipped_and_counted(
     assert report.samples_applied == ended.result["samples"] == 240 - 2 * num_skipped
     members = 3 if sync["group_size"] == "auto" else 1
     reasons = [entry.reason for entry in ended.journal if isinstance(entry, Skipped)]
-    assert reasons == [f"NaN or Inf on 1 of {members}"] * 2
+    assert reasons == [f"NaN, Inf or too large on 1 of {members}"] * 2
     state = read_state(ended.result["checkpoint"])
     assert np.isfinite(state.dense).all() and np.isfinite(state.dense_states).all()
     for rows in state.tables.values():
@@ -153,7 +153,7 @@ def test_more_skipped_steps_than_allowed_fail_the_job_by_name(cluster: TrainingC
     error = cluster.run(config).error
     assert error["code"] == "non_finite_gradient"
     assert (error["field"], error["num_skipped"], error["allowed"]) == ("training.max_skipped_steps", 2, 1)
-    assert "NaN or Inf on 1 of 3" in error["message"]
+    assert "NaN, Inf or too large on 1 of 3" in error["message"]
 
 
 def test_a_rate_that_blows_the_model_up_fails_the_job_by_name(cluster: TrainingCluster) -> None:

@@ -115,6 +115,18 @@ def test_a_dense_slice_that_is_missing_stops_the_window_before_any_row_changes(j
     assert job.version == 0
 
 
+def test_a_dense_gradient_that_is_not_finite_is_refused_before_it_is_kept(job: JobState) -> None:
+    job.dense = DenseBlock([DenseSegment("w", (2,), 0, 2, "parameter")], 0, 2, Optimizer.from_config({"type": "sgd"}))
+    none = np.empty(0, dtype=np.float32)
+    message = Stage(Origin("t", 1, 1, "w0", 1, 1, 1.0), 0, 0, [0, 0], 0, 0)
+    for value in (np.nan, np.inf, -np.inf):
+        dense = np.array([1.0, value], dtype=np.float32)
+        with pytest.raises(WireError, match="dense gradient") as refused:
+            job.stage(message, StagedArrays(none.astype(np.uint64), none.reshape(0, DIM), none, none, dense))
+        assert refused.value.facts["field"] == "dense"
+    assert job.wants(message)
+
+
 def test_pulls_never_insert_and_dense_calls_need_a_block(job: JobState) -> None:
     rows(job, [1, 2, 3])
     assert job.stats()[0]["a"].num_rows == 0

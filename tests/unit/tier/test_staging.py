@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from embedding_tier.staging import StagedPart, StagingArea, check_rows
 from geartrain.errors import BusyError, StaleMessageError, VersionError, WireError
 from geartrain.wire.framing import StagedArrays
+from kernels.contribution import MAX_GRADIENT
 
 
 def part(value: float = 1.0, num_rows: int = 2) -> StagedPart:
@@ -129,6 +130,17 @@ def test_exactly_pushes_with_doubles_are_refused(keys: list[int], cut: int) -> N
     else:
         with pytest.raises(WireError):
             check_rows(part, ["a", "b"])
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 1.001 * MAX_GRADIENT, -3e38])
+def test_gradients_that_cannot_be_squared_and_summed_are_refused(value: float) -> None:
+    check_rows(rows([5, 6], (2,), grads=[MAX_GRADIENT, -MAX_GRADIENT]), ["a"])
+    with pytest.raises(WireError, match="too large") as refused:
+        check_rows(rows([5, 6], (2,), grads=[1.0, value]), ["a"])
+    assert (refused.value.facts["field"], refused.value.facts["expected"]) == (
+        "grads",
+        "absolute values of at most 1e+12",
+    )
 
 
 @pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf")])

@@ -127,6 +127,14 @@ def test_an_overflow_is_a_step_that_is_not_finite_and_stages_nothing() -> None:
     assert runner.compute(planned, rows, 0).non_finite == 0
 
 
+def test_finite_gradients_that_no_row_can_take_are_an_overflow_too() -> None:
+    model = model_of("dcn")
+    planned = planned_batch(16, numeric_range=1e8)
+    step = runner_of(model).compute(planned, rows_for(planned, model.inputs.row_dim), 0)
+    assert np.isfinite(step.grads).all() and np.isfinite(step.loss_sum)
+    assert step.non_finite == 1
+
+
 @every_low_precision
 def test_scores_are_in_fp32_whatever_steps_are_in(precision: str) -> None:
     model = model_of("deepfm")
