@@ -48,7 +48,9 @@ def _cells(load: Mapping[str, Any], names: Mapping[str, str]) -> list[str]:
 def _figure(value: float | None) -> str:
     if value is None:
         return "-"
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"  # three digits also of the microseconds of small tables
 
 
 def _hottest(load: Mapping[str, Any]) -> str:

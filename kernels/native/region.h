@@ -6,7 +6,9 @@
 
 namespace geartrain {
 
-constexpr size_t kPage = 4096;
+// The system's small page: 4 KiB on x86-64, up to 64 KiB elsewhere.
+size_t page_bytes();
+
 constexpr size_t kHugePage = size_t{2} << 20;
 
 class Region {

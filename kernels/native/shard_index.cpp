@@ -156,7 +156,7 @@ void ShardIndex::release_left() {
 // Gives pages of an old level back once no shard in them is left there.
 void ShardIndex::release_left(unsigned shard, unsigned level) {
     const size_t shard_bytes = sizeof(Bucket) << level;
-    const size_t page = level_bytes(level) >= kHugeLevelBytes ? kHugePage : kPage;
+    const size_t page = level_bytes(level) >= kHugeLevelBytes ? kHugePage : page_bytes();
     const auto shards_per_page = static_cast<unsigned>(std::max<size_t>(1, page / shard_bytes));
     const unsigned first = shard / shards_per_page * shards_per_page;
     for (unsigned other = first; other < std::min(first + shards_per_page, kNumShards); other++) {

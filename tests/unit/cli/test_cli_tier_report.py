@@ -23,11 +23,11 @@ def test_a_line_per_server_and_table_and_one_of_all_where_there_are_several() ->
         "table": "item",
         "rows": "1,312",
         "bytes": "187,616",
-        "bytes/row": "143.00",
-        "pulled/s": "71,204.00",
-        "pushed/s": "71,204.00",
-        "p50 ms": "0.40",
-        "p99 ms": "1.90",
+        "bytes/row": "143",
+        "pulled/s": "71,204",
+        "pushed/s": "71,204",
+        "p50 ms": "0.4",
+        "p99 ms": "1.9",
     }
     _, lines = load_lines({**TOLD, "servers": TOLD["servers"] * 2})
     assert lines == [line, line, ("all", "", *line[2:])]
@@ -46,6 +46,11 @@ def test_a_line_per_table_of_what_became_of_its_rows() -> None:
     many = [{"key": f"{key:016x}", "shows": 1.0} for key in range(32)]
     _, (line,) = life_lines({"tables": {"item": {**TOLD["tables"]["item"], "hottest_keys": many}}})
     assert line[-1].count("(1)") == MAX_SHOWN_KEYS
+
+
+def test_the_milliseconds_of_a_small_table_are_not_zero() -> None:
+    _, (line,) = load_lines({**TOLD, "servers": [{"server": "s0", "table": "item", "pull_p50_ms": 0.004321}]})
+    assert "0.00432" in line
 
 
 def test_what_is_not_known_is_a_dash() -> None:
