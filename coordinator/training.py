@@ -304,8 +304,8 @@ class Training:
         skipped, allowed = self._accounts.num_non_finite, self._plan.max_skipped_steps
         if skipped > allowed:
             raise NonFiniteError(
-                f"{skipped} step(s) had gradients with NaN, Inf or values above 1e12, training.max_skipped_steps allows "
-                f"{allowed}: {self._accounts.last_skip}",
+                f"{skipped} step(s) had gradients with NaN, Inf or values above 1e12, training.max_skipped_steps "
+                f"allows {allowed}: {self._accounts.last_skip}",
                 field="training.max_skipped_steps",
                 num_skipped=skipped,
                 allowed=allowed,

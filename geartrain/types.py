@@ -15,8 +15,8 @@ Keys: TypeAlias = NDArray[np.uint64]
 Floats: TypeAlias = NDArray[np.float32]
 Indices: TypeAlias = NDArray[np.int64]
 Places: TypeAlias = NDArray[np.int32]
-"""Numbers of keys in a batch and of rows that were pulled for it: of both there are less than 2**31, and reading them
-twice as wide is a tenth of the time that pooling takes."""
+"""Numbers of keys in a batch and of rows that were pulled for it. There are fewer than 2**31 of both, and with 64 bits
+pooling takes a tenth longer."""
 
 NUM_SHARDS = 1024
 """Shards of every table; fixed for a job, so that a key's shard never changes."""

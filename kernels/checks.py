@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from geartrain.errors import KernelError
-from geartrain.types import Indices, Places
+from geartrain.types import Indices, Keys, Places
 from kernels.explain import native
 
 
@@ -38,8 +38,14 @@ def require_output(argument: str, array: Any, dtype: type[np.generic], *shape: i
         raise mismatch(argument, "a writable array", "a read-only array")
 
 
+def require_places(argument: str, keys: Keys) -> None:
+    """Raise KernelError unless `keys` are fewer than 2**31, so that 32 bits number them."""
+    if len(keys) >= 2**31:
+        raise mismatch(argument, "fewer than 2**31 keys", len(keys))
+
+
 def require_offsets(argument: str, offsets: Indices | Places, stop: int) -> None:
-    """Raise KernelError unless `offsets` [>= 1] rise from 0 to `stop` without falling."""
+    """Raise KernelError unless `offsets` int64 or int32[>= 1] rise from 0 to `stop` without falling."""
     if len(offsets) == 0:
         raise mismatch(argument, "at least one offset", "none")
     position = 0 if offsets[0] != 0 else native.first_fall(offsets.astype(np.int64, copy=False), stop)
@@ -48,7 +54,7 @@ def require_offsets(argument: str, offsets: Indices | Places, stop: int) -> None
 
 
 def require_range(argument: str, values: Indices | Places, stop: int) -> None:
-    """Raise KernelError unless all `values` are in [0, stop)."""
+    """Raise KernelError unless all `values` int64 or int32 are in [0, stop)."""
     position = native.first_outside(values.astype(np.int64, copy=False), stop)
     if position >= 0:
         raise mismatch(argument, f"values in [0, {stop})", int(values[position]), position=position)

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from geartrain.types import Floats, Keys
 
 MAX_GRADIENT = 1e12
-"""The largest absolute value of a worker's gradient sum that may reach a row. Its square, summed over a row, workers and
-windows, is still a float32: a larger one would leave NaN or Inf in states, long after everyone took it for a number."""
+"""The largest absolute value of a worker's gradient sum that may reach a row. Its square, summed over a row, workers
+and windows, is still a float32: a larger one would leave NaN or Inf in states, long after it passed for a number."""
 
 
 def within(values: Floats, limit: float) -> bool:

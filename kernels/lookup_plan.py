@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from geartrain.types import NUM_SHARDS, Indices, Keys, Places
-from kernels.checks import mismatch, require_array, require_offsets, require_range
+from kernels.checks import mismatch, require_array, require_offsets, require_places, require_range
 from kernels.explain import native
 
 
@@ -32,11 +32,13 @@ def plan_lookup(
 ) -> LookupPlan:
     """Deduplicate keys per table and sort them by the server that owns their shard.
 
-    `keys` uint64[N] slot-major; `slot_starts` int64[S + 1]: slot s has `keys[slot_starts[s]:slot_starts[s + 1]]`;
-    `slot_tables` int64[S] in [0, num_tables); `shard_owner` int64[1024] in [0, num_servers). Slots may share a table.
-    Returns new arrays. Raises KernelError on another dtype, shape or range.
+    `keys` uint64[N] slot-major, N < 2**31; `slot_starts` int64[S + 1]: slot s has the keys
+    `[slot_starts[s], slot_starts[s + 1])`; `slot_tables` int64[S] in [0, num_tables); `shard_owner` int64[1024] in
+    [0, num_servers). Slots may share a table. Returns new arrays. Raises KernelError on more keys, another dtype, shape
+    or range.
     """
     require_array("keys", keys, np.uint64, None)
+    require_places("keys", keys)
     require_array("slot_tables", slot_tables, np.int64, None)
     require_array("slot_starts", slot_starts, np.int64, len(slot_tables) + 1)
     require_array("shard_owner", shard_owner, np.int64, NUM_SHARDS)

@@ -37,5 +37,5 @@ class TrainingConfig(Section):
     that its device can do, if that pays and its gradient hardly deviates from that in fp32; fp32 on a CPU, and where
     nothing is measured (heterogeneous: false). A worker that cannot do the one that is named fails the job."""
     max_skipped_steps: CountInt = 0
-    """Steps with NaN, Inf or an absolute value above 1e12 in a gradient that a job may skip, with all their samples; one
-    more and it fails."""
+    """Steps with NaN, Inf or an absolute value above 1e12 in a gradient that a job may skip, with all their samples;
+    one more and it fails."""

@@ -16,7 +16,7 @@ class Batch:
 
     `labels` float32[B], each 0 or 1.
     `numeric` float32[B, 2F]: F transformed values (0 where missing), then F indicators (1 where missing).
-    `keys` uint64[N], slot-major: all samples of slot 0, then all of slot 1, and so on.
+    `keys` uint64[N], N < 2**31, slot-major: all samples of slot 0, then all of slot 1, and so on.
     `bag_offsets` int32[S*B + 1], slot-major: the bag of sample b in slot s is
     `keys[bag_offsets[s*B + b] : bag_offsets[s*B + b + 1]]`; a missing sequence is an empty bag.
     `group_ids` uint64[B]: the key of the `data.group_by` slot, or None without one.

@@ -12,14 +12,14 @@ namespace geartrain {
 
 class DistinctKeys {
 public:
-    // Forgets everything; at most `max_keys` keys will be added, distinct ones are written to `unique`, which has room
-    // for all.
+    // Forgets everything; at most `max_keys` keys, fewer than 2**32, will be added. Distinct ones are written to
+    // `unique`, which has room for all.
     void reset(size_t max_keys, uint64_t* unique) {
         size_t capacity = 16;
         while (capacity < 4 * max_keys) capacity *= 2;
         mask_ = capacity - 1;
         number_mask_ = 1;
-        while (number_mask_ < max_keys) number_mask_ = 2 * number_mask_ + 1;
+        while (number_mask_ < max_keys) number_mask_ = number_mask_ << 1 | 1;
         make_room(capacity * sizeof(uint32_t));
         std::fill_n(slots(), capacity, 0);
         unique_ = unique;
@@ -31,15 +31,15 @@ public:
     // Adds keys[0, size) and calls added(i, number, is_new, hash) for each, in order: a new key has the next number.
     //
     // Whether a key is new cannot be foreseen, so there is no branch on it: every key is written where a new one would
-    // be, and an empty slot stands for that place. `added` does best without such a branch, too. That a slot is taken by
-    // another key cannot be foreseen either: slots are many, so that it is rare, and have room for some of the hash, so
-    // that it is known before the key itself has come from memory.
+    // be, and an empty slot stands for that place. `added` does best without such a branch, too. That a slot is taken
+    // by another key cannot be foreseen either: slots are many, so that it is rare, and have room for some of the
+    // hash, so that it is mostly known before the key itself has come from memory.
     template <typename Added>
     void add(const uint64_t* keys, size_t size, Added added) {
         uint32_t* const slots = this->slots();
         uint64_t* const unique = unique_;
         const size_t mask = mask_;
-        const uint32_t number_mask = static_cast<uint32_t>(number_mask_), tag_mask = ~number_mask;
+        const uint32_t number_mask = number_mask_, tag_mask = ~number_mask;
         uint32_t num_distinct = size_;
         uint64_t hashes[kAhead];
         for (size_t i = 0; i < std::min(size, kAhead); i++) hashes[i] = mix64(keys[i]);
@@ -51,7 +51,7 @@ public:
                 __builtin_prefetch(slots + (next & mask), 1);
             }
             unique[num_distinct] = key;
-            const uint32_t tag = static_cast<uint32_t>(hash >> 32) & tag_mask;
+            const uint32_t tag = static_cast<uint32_t>(hash >> kTagShift) & tag_mask;
             const uint32_t as_new = tag | (num_distinct + 1);
             for (size_t place = hash & mask;; place = (place + 1) & mask) {
                 const uint32_t stored = slots[place];
@@ -71,6 +71,8 @@ public:
 
 private:
     static constexpr size_t kAhead = 16;
+    // Tags end below the bits of the shard, of which all keys of a server may have the same.
+    static constexpr unsigned kTagShift = kShardShift - 32;
 
     // Number + 1, and in the bits that no number needs, those of the hash; 0 is empty.
     uint32_t* slots() const { return reinterpret_cast<uint32_t*>(region_.data()); }
@@ -88,7 +90,7 @@ private:
     Region region_{size_t{1} << 36};
     size_t room_ = 0;  // bytes
     size_t mask_ = 0;
-    size_t number_mask_ = 0;
+    uint32_t number_mask_ = 0;
     uint64_t* unique_ = nullptr;
     uint32_t size_ = 0;
 };

@@ -1,6 +1,5 @@
 // Deduplication, the lookup plan of a batch, and the range checks that go with them.
 #include <algorithm>
-#include <stdexcept>
 #include <vector>
 
 #include "arrays.h"
@@ -9,12 +8,7 @@
 
 namespace geartrain {
 
-static void require_32_bits(size_t num_keys) {
-    if (num_keys > INT32_MAX) throw std::length_error("2**31 keys or more in one call");
-}
-
 static size_t deduplicate(Vector<const uint64_t> keys, Vector<uint64_t> unique, Vector<int32_t> inverse) {
-    require_32_bits(keys.shape(0));
     DistinctKeys& distinct = thread_distinct_keys();
     distinct.reset(keys.shape(0), unique.data());
     int32_t* to = inverse.data();
@@ -27,7 +21,6 @@ static size_t deduplicate(Vector<const uint64_t> keys, Vector<uint64_t> unique, 
 // The first place of a key that its range has before it already; -1 when there is none. Range r has counts[r] keys.
 static int64_t first_repeated(Vector<const uint64_t> keys, Vector<const int64_t> counts) {
     thread_local std::vector<uint64_t> room;
-    require_32_bits(keys.shape(0));
     room.resize(std::max(keys.shape(0), room.size()));
     DistinctKeys& distinct = thread_distinct_keys();
     int64_t repeated = -1;
@@ -56,7 +49,6 @@ static size_t plan_lookup(Vector<const uint64_t> keys, Vector<const int64_t> slo
                           Vector<uint64_t> unique_keys, Matrix<int64_t> counts, Vector<int32_t> inverse) {
     thread_local PlanScratch scratch;
     const size_t num_keys = keys.shape(0), num_slots = slot_tables.shape(0), num_tables = counts.shape(1);
-    require_32_bits(num_keys);
     scratch.unique.resize(std::max(num_keys, scratch.unique.size()));
     scratch.cell.resize(scratch.unique.size());
     scratch.position.resize(scratch.unique.size());

@@ -10,12 +10,23 @@
 
 namespace geartrain {
 
-// Samples of one tile: its part of the pooled output stays in the second-level cache while all slots are written.
+// Samples of one tile: its part of the pooled output is to stay in the second-level cache while all slots are written.
 constexpr size_t kTile = 64;
-// Keys between a prefetch of a row and its use. Those past the end of a tile are of the same slot in the next one.
+// Keys between a prefetch of a row and its use. Past the end of a tile they are of the same slot in the next one.
 constexpr size_t kAhead = 16;
-// The same for pooled values and their gradients, which lie in memory, in samples: those of a slot fill this many bytes.
-static size_t samples_ahead(size_t dim) { return 8192 / std::max<size_t>(dim * sizeof(float), 64); }
+
+// The same for pooled values and their gradients, which come from memory, in samples: 8 KiB of every slot.
+static size_t samples_ahead(size_t dim) {
+    return std::max<size_t>(8192 / std::max<size_t>(dim * sizeof(float), 64), 1);
+}
+
+// Asks for `dim` floats that begin `distance` floats behind `from`. Nothing need be there: an address that is none does
+// no harm.
+template <int kForWriting>
+[[gnu::always_inline]] static inline void prefetch_behind(const float* from, size_t distance, size_t dim) {
+    const uintptr_t address = reinterpret_cast<uintptr_t>(from) + distance * sizeof(float);
+    prefetch_bytes<kForWriting>(reinterpret_cast<const void*>(address), dim * sizeof(float));
+}
 
 // Calls `work` with the dim as a constant where it is one of those that most models use (16 values, and 17 with a
 // first-order weight beside them), else with 0.
@@ -36,8 +47,8 @@ struct Bags {
         return offsets[0] == 0 && static_cast<size_t>(offsets[num_bags]) == num_keys;
     }
 
-    // Calls pool(sample, at, size) for the bags [first, first + num_bags) in order, where a bag has `size` keys from the
-    // one numbered `at` on. False when offsets or what it returns are wrong.
+    // Calls pool(i, at, size) for the bags [first, first + num_bags) in order: bag first + i has `size` keys from
+    // number `at` on. False when offsets are wrong, or pool says so.
     template <typename Pool>
     [[gnu::always_inline]] bool each(size_t first, size_t num_bags, Pool pool) const {
         size_t at = static_cast<size_t>(offsets[first]);
@@ -54,29 +65,31 @@ struct Bags {
     // Calls visit(row) with the row of a key, if that is one.
     template <typename Visit>
     [[gnu::always_inline]] bool row(size_t at, Visit visit) const {
-        const size_t row = static_cast<size_t>(inverse[at]);
-        if (__builtin_expect(row >= num_rows, 0)) return false;
-        visit(row);
+        const size_t number = static_cast<size_t>(inverse[at]);
+        if (__builtin_expect(number >= num_rows, 0)) return false;
+        visit(number);
         return true;
     }
 
-    // Asks for the row of a later key, which was not checked: an address that is none does no harm.
+    // Asks for the row of a later key, which was not checked.
     template <int kForWriting>
     [[gnu::always_inline]] void prefetch_row(const float* rows, size_t dim, size_t at) const {
-        const size_t row = static_cast<size_t>(inverse[std::min(at + kAhead, num_keys - 1)]);
-        const uintptr_t address = reinterpret_cast<uintptr_t>(rows) + row * dim * sizeof(float);
-        prefetch_bytes<kForWriting>(reinterpret_cast<const void*>(address), dim * sizeof(float));
+        const size_t number = static_cast<size_t>(inverse[std::min(at + kAhead, num_keys - 1)]);
+        prefetch_behind<kForWriting>(rows, number * dim, dim);
     }
 };
 
-// Writes the bags of one slot in `num_samples` samples from `first` on; `to` is the first one's, others follow at `stride`.
+// Writes the bags of one slot in the samples of one tile.
 template <size_t kDim>
-static bool pool_slot(const float* rows, const Bags& bags, size_t first, size_t num_samples, bool is_mean, float* to,
-                      size_t stride, size_t run_time_dim) {
-    const size_t dim = kDim != 0 ? kDim : run_time_dim, ahead = samples_ahead(dim) * stride;
-    return bags.each(first, num_samples, [&](size_t sample, size_t at, size_t size) __attribute__((always_inline)) {
+static bool pool_tile(const float* rows, const Bags& bags, bool is_mean, const Cube<float>& out, size_t slot,
+                      size_t tile) {
+    const size_t num_samples = out.shape(0), num_slots = out.shape(1), dim = kDim != 0 ? kDim : out.shape(2);
+    const size_t stride = num_slots * dim, ahead = samples_ahead(dim) * stride;
+    float* const to = out.data() + tile * stride + slot * dim;
+    return bags.each(slot * num_samples + tile, std::min(kTile, num_samples - tile),
+                     [&](size_t sample, size_t at, size_t size) __attribute__((always_inline)) {
         float* const pooled = to + sample * stride;
-        prefetch_bytes<1>(pooled + ahead, dim * sizeof(float));
+        prefetch_behind<1>(pooled, ahead, dim);
         if (size == 1) {
             bags.prefetch_row<0>(rows, dim, at);
             return bags.row(at, [&](size_t row) { add_to_zero(pooled, rows + row * dim, dim); });
@@ -93,14 +106,9 @@ static bool pool_slot(const float* rows, const Bags& bags, size_t first, size_t 
 
 template <size_t kDim>
 static bool pool_forward_as(const float* rows, const Bags& bags, const uint8_t* mean_slots, const Cube<float>& out) {
-    const size_t num_samples = out.shape(0), num_slots = out.shape(1), dim = out.shape(2);
-    for (size_t tile = 0; tile < num_samples; tile += kTile) {
-        for (size_t slot = 0; slot < num_slots; slot++) {
-            if (!pool_slot<kDim>(rows, bags, slot * num_samples + tile, std::min(kTile, num_samples - tile),
-                                 mean_slots[slot] != 0, out.data() + (tile * num_slots + slot) * dim, num_slots * dim,
-                                 dim)) {
-                return false;
-            }
+    for (size_t tile = 0; tile < out.shape(0); tile += kTile) {
+        for (size_t slot = 0; slot < out.shape(1); slot++) {
+            if (!pool_tile<kDim>(rows, bags, mean_slots[slot] != 0, out, slot, tile)) return false;
         }
     }
     return true;
@@ -126,7 +134,7 @@ static bool pool_backward_as(const Cube<const float>& grad, const Bags& bags, co
         const bool right = bags.each(slot * num_samples, num_samples, [&](size_t sample, size_t at, size_t size)
                                      __attribute__((always_inline)) {
             const float* from = grads + sample * num_slots * dim;
-            prefetch_bytes<0>(from + ahead, dim * sizeof(float));
+            prefetch_behind<0>(from, ahead, dim);
             if (is_mean && size > 1) {
                 divide_floats(mean.data(), from, static_cast<float>(size), dim);
                 from = mean.data();
@@ -162,7 +170,11 @@ static bool count_shows(Vector<const int32_t> inverse, Vector<const int32_t> bag
         const bool right = bags.each(first, num_samples, [&](size_t sample, size_t at, size_t size) {
             const float label = labels.data()[sample];
             for (const size_t end = at + size; at < end; at++) {
-                if (!bags.row(at, [&](size_t row) { shows.data()[row] += 1.0f, clicks.data()[row] += label; })) return false;
+                const auto count = [&](size_t row) {
+                    shows.data()[row] += 1.0f;
+                    clicks.data()[row] += label;
+                };
+                if (!bags.row(at, count)) return false;
             }
             return true;
         });

@@ -35,7 +35,8 @@ Region::~Region() { munmap(mapping_, reserved_ + kHugePage); }
 void Region::commit(size_t begin, size_t end) {
     if (end > reserved_) throw std::length_error("the reserved address space is full");
     begin = begin / page_bytes() * page_bytes();
-    if (mprotect(data_ + begin, round_up(end, page_bytes()) - begin, PROT_READ | PROT_WRITE) != 0) throw std::bad_alloc();
+    const size_t bytes = round_up(end, page_bytes()) - begin;
+    if (mprotect(data_ + begin, bytes, PROT_READ | PROT_WRITE) != 0) throw std::bad_alloc();
 }
 
 void Region::use_huge_pages([[maybe_unused]] size_t begin, [[maybe_unused]] size_t end, [[maybe_unused]] bool huge) {

@@ -74,7 +74,9 @@ void RowStore::pull_as(const uint64_t* keys, size_t num_keys, float* out) const 
             if (found[i] != kNoRow) rows.template prefetch_values<0>(found[i]);
         }
         for (size_t i = 0; i < size; i++) {
-            if (i + kPullAhead < size && found[i + kPullAhead] != kNoRow) rows.template prefetch_values<0>(found[i + kPullAhead]);
+            if (i + kPullAhead < size && found[i + kPullAhead] != kNoRow) {
+                rows.template prefetch_values<0>(found[i + kPullAhead]);
+            }
             if (found[i] != kNoRow) {
                 Format::widen(rows.values(found[i]), out + (at + i) * dim, dim);
             } else {

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
-from contract_samples import assert_same, key_lists, key_values, keys_from, many
+from contract_samples import assert_same, key_lists, key_values, keys_from, many, unmixed
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -50,10 +52,34 @@ def test_deduplicate_one_key_many_times(value: int, count: int) -> None:
 
 def test_deduplicate_survives_a_batch_after_a_larger_one() -> None:
     random = np.random.default_rng(0)
-    for size in (50_000, 3, 0, 20_000, 1):
+    for size in (150_000, 3, 0, 20_000, 1):
         keys = random.integers(0, size + 1, size).astype(np.uint64)
         for got, expected in zip(deduplicate(keys), dedup_reference.deduplicate(keys), strict=True):
             assert_same(got, expected)
+
+
+@pytest.mark.parametrize("low", [0, 5, 15, 1023])
+def test_keys_that_look_alike_to_the_set_are_told_apart(low: int) -> None:
+    """Hashes that differ only where neither their place in the set nor what it keeps of them shows it."""
+    keys = keys_from([unmixed(high << 54 | low) for high in (0, 1, 2, 1, 1023, 0)])
+    for got, expected in zip(deduplicate(keys), dedup_reference.deduplicate(keys), strict=True):
+        assert_same(got, expected)
+    assert first_repeated(keys[:3], np.array([3])) == -1
+    assert first_repeated(keys, np.array([6])) == 3
+    plan = plan_lookup(keys, np.array([0, 6]), np.array([0]), 1, np.zeros(NUM_SHARDS, dtype=np.int64), 1)
+    assert_same(plan.unique_keys[plan.inverse], keys)
+    assert len(plan.unique_keys) == 4
+
+
+def test_more_keys_than_32_bits_number_are_refused(tmp_path: Path) -> None:
+    keys = np.memmap(tmp_path / "keys", dtype=np.uint64, mode="w+", shape=(2**31,))  # a sparse file: no memory, no disk
+    counts, one = np.array([2**31]), np.zeros(1, dtype=np.int64)
+    with pytest.raises(KernelError, match=r"keys: expected fewer than 2\*\*31 keys, got 2147483648"):
+        deduplicate(keys)
+    with pytest.raises(KernelError, match=r"fewer than 2\*\*31 keys"):
+        first_repeated(keys, counts)
+    with pytest.raises(KernelError, match=r"fewer than 2\*\*31 keys"):
+        plan_lookup(keys, np.array([0, 2**31]), one, 1, np.zeros(NUM_SHARDS, dtype=np.int64), 1)
 
 
 @many

@@ -131,7 +131,7 @@ def test_rows_follow_the_float64_optimizer(kind: str, bounds: tuple[float, float
 @pytest.mark.parametrize("row_dtype", ["fp32", "fp16", "bf16"])
 @pytest.mark.parametrize("kind", SPARSE_KINDS)
 def test_the_largest_gradients_leave_finite_rows_that_go_on_learning(kind: str, row_dtype: str) -> None:
-    """Eight workers with the largest gradient that may reach a row, in every window, and hardly anything to divide by."""
+    """Eight workers with the largest gradient that may reach a row, in every window, and little to divide by."""
     keys, num_windows = np.arange(3, dtype=np.uint64), 50
     store = RowStore(64, kind, NORMAL, row_dtype=row_dtype)
     counts = np.ones(3, dtype=np.float32)

@@ -93,6 +93,11 @@ def test_result_is_written_to_the_callers_buffer() -> None:
         ([0, 1], [0, 2, 1], "bag_offsets", 2),
         ([0, 1], [1, 1, 2], "bag_offsets", 0),
         ([0, 1], [0, 1, 3], "bag_offsets", 2),
+        ([0, 1], [0, 1, 1], "bag_offsets", 2),
+        ([0, 1], [0, 3, 2], "bag_offsets", 2),
+        ([0, 1], [0, -(2**31), 2], "bag_offsets", 1),
+        ([0, 1, -(2**31), 1], [0, 4, 4], "inverse", 2),
+        ([0, 1, 2, 2**31 - 1], [0, 0, 4], "inverse", 3),
     ],
 )
 def test_bad_bags_are_refused_with_their_place(
@@ -108,6 +113,35 @@ def test_bad_bags_are_refused_with_their_place(
         count_shows(rows_of_keys, bounds, np.zeros(2, dtype=np.float32), 3)
     for caught in (forward, backward, counting):
         assert (caught.value.facts["argument"], caught.value.facts["position"]) == (argument, position)
+
+
+@pytest.mark.parametrize("wrong", [-1, -(2**31), 2**31 - 1, 301])
+def test_bad_offsets_behind_the_first_samples_are_refused(wrong: int) -> None:
+    """Of 150 samples with two slots: inside the first, where the second begins, and inside that."""
+    offsets = np.arange(301, dtype=np.int32)
+    inverse, means = np.zeros(300, dtype=np.int32), np.zeros(2, dtype=np.uint8)
+    for place in (128, 150, 214, 278):
+        bad = offsets.copy()
+        bad[place] = wrong
+        with pytest.raises(KernelError, match="bag_offsets"):
+            pool_forward(floats(0, 3, 2), inverse, bad, means, 150)
+        with pytest.raises(KernelError, match="bag_offsets"):
+            pool_backward(floats(0, 150, 2, 2), inverse, bad, means, 3)
+        with pytest.raises(KernelError, match="bag_offsets"):
+            count_shows(inverse, bad, np.zeros(150, dtype=np.float32), 3)
+
+
+@pytest.mark.parametrize("argument", ["inverse", "bag_offsets"])
+def test_places_of_64_bits_are_refused_by_name(argument: str) -> None:
+    arrays = {"inverse": places([0, 1]), "bag_offsets": places([0, 1, 2])}
+    arrays[argument] = arrays[argument].astype(np.int64)  # type: ignore[assignment]
+    inverse, bounds, means = arrays["inverse"], arrays["bag_offsets"], np.zeros(1, dtype=np.uint8)
+    with pytest.raises(KernelError, match=f"{argument}: expected dtype int32, got dtype int64"):
+        pool_forward(floats(0, 3, 2), inverse, bounds, means, 2)
+    with pytest.raises(KernelError, match=f"{argument}: expected dtype int32, got dtype int64"):
+        pool_backward(floats(0, 2, 1, 2), inverse, bounds, means, 3)
+    with pytest.raises(KernelError, match=f"{argument}: expected dtype int32, got dtype int64"):
+        count_shows(inverse, bounds, np.zeros(2, dtype=np.float32), 3)
 
 
 @pytest.mark.parametrize(("num_labels", "offsets"), [(0, [0, 1]), (2, [0, 0, 0, 1])])

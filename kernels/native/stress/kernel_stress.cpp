@@ -158,7 +158,7 @@ private:
     }
 
     void pool() {
-        const size_t num_samples = 1 + odd_size(33), num_slots = odd_size(5), dim = 1 + odd_size(17);
+        const size_t num_samples = 1 + odd_size(150), num_slots = odd_size(5), dim = 1 + odd_size(17);
         const size_t num_bags = num_samples * num_slots, num_rows = 1 + random_.below(50);
         Buffer<int32_t> offsets(num_bags + 1);
         for (size_t i = 0; i < num_bags; i++) offsets[i + 1] = offsets[i] + static_cast<int32_t>(random_.below(4));
