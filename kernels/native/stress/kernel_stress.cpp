@@ -199,7 +199,10 @@ private:
             EXPECT(!forward() && !backward() && !count_shows(), "keys out of range are taken");
             number = right;
         };
-        for (int32_t wrong : {int32_t{-1}, INT32_MIN, INT32_MAX}) refused(offsets[random_.below(num_bags + 1)], wrong);
+        for (int32_t wrong : {int32_t{-1}, INT32_MIN, INT32_MAX}) {
+            refused(offsets[random_.below(num_bags + 1)], wrong);
+            refused(offsets[num_samples * random_.below(num_slots + 1)], wrong);  // where a slot begins
+        }
         if (num_bags > 1) {
             int32_t& offset = offsets[1 + random_.below(num_bags - 1)];
             refused(offset, offsets[num_bags] + 1);
