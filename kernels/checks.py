@@ -19,7 +19,8 @@ def require_array(argument: str, array: Any, dtype: type[np.generic], *shape: in
     if not isinstance(array, np.ndarray):
         raise mismatch(argument, f"a NumPy array of {np.dtype(dtype).name}", type(array).__name__)
     if array.dtype != dtype:
-        raise mismatch(argument, f"dtype {np.dtype(dtype).name}", f"dtype {array.dtype.name}")
+        swapped = "" if array.dtype.isnative else " of the other byte order"
+        raise mismatch(argument, f"dtype {np.dtype(dtype).name}", f"dtype {array.dtype.name}{swapped}")
     if array.ndim != len(shape) or any(
         want is not None and got != want for got, want in zip(array.shape, shape, strict=True)
     ):
@@ -42,6 +43,12 @@ def require_places(argument: str, keys: Keys) -> None:
     """Raise KernelError unless `keys` are fewer than 2**31, so that 32 bits number them."""
     if len(keys) >= 2**31:
         raise mismatch(argument, "fewer than 2**31 keys", len(keys))
+
+
+def require_counts(argument: str, counts: Indices, total: int) -> None:
+    """Raise KernelError unless `counts` int64 are >= 0 and add up to `total`; sums beyond 64 bits do not pass."""
+    if counts.min(initial=0) < 0 or counts.max(initial=0) > total or sum(counts.tolist()) != total:
+        raise mismatch(argument, f"counts >= 0 of {total} keys in all", str(counts.tolist()))
 
 
 def require_offsets(argument: str, offsets: Indices | Places, stop: int) -> None:

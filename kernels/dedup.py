@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from geartrain.types import Indices, Keys, Places
-from kernels.checks import mismatch, require_array, require_places
+from kernels.checks import require_array, require_counts, require_places
 from kernels.explain import native
 
 
@@ -32,6 +32,5 @@ def first_repeated(keys: Keys, counts: Indices) -> int:
     require_array("keys", keys, np.uint64, None)
     require_places("keys", keys)
     require_array("counts", counts, np.int64, None)
-    if counts.min(initial=0) < 0 or counts.sum() != len(keys):
-        raise mismatch("counts", f"counts >= 0 of {len(keys)} keys in all", str(counts.tolist()))
+    require_counts("counts", counts, len(keys))
     return native.first_repeated(keys, counts)

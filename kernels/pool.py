@@ -34,6 +34,7 @@ def pool_forward(
     """
     require_array("rows", rows, np.float32, None, None)
     require_array("mean_slots", mean_slots, np.uint8, None)
+    _require_number("num_samples", num_samples)
     _require_arrays(inverse, bag_offsets, len(mean_slots) * num_samples)
     shape = (num_samples, len(mean_slots), rows.shape[1])
     if out is None:
@@ -52,6 +53,7 @@ def pool_backward(grad: Floats, inverse: Places, bag_offsets: Places, mean_slots
     """
     require_array("grad", grad, np.float32, None, None, None)
     require_array("mean_slots", mean_slots, np.uint8, grad.shape[1])
+    _require_number("num_unique", num_unique)
     _require_arrays(inverse, bag_offsets, grad.shape[0] * grad.shape[1])
     sums = np.empty((num_unique, grad.shape[2]), dtype=np.float32)
     if not native.pool_backward(grad, inverse, bag_offsets, mean_slots, sums):
@@ -67,15 +69,21 @@ def count_shows(inverse: Places, bag_offsets: Places, labels: Floats, num_unique
     """
     require_array("labels", labels, np.float32, None)
     require_array("bag_offsets", bag_offsets, np.int32, None)
+    _require_number("num_unique", num_unique)
     num_bags = len(bag_offsets) - 1
-    if num_bags % len(labels) if len(labels) else num_bags > 0:
-        raise mismatch("bag_offsets", f"a multiple of {len(labels)} bags", f"{num_bags} bags")
+    if num_bags < 0 or (num_bags % len(labels) if len(labels) else num_bags > 0):
+        raise mismatch("bag_offsets", f"offsets of a multiple of {len(labels)} bags, and one more", len(bag_offsets))
     _require_arrays(inverse, bag_offsets, num_bags)
     shows = np.empty(num_unique, dtype=np.float32)
     clicks = np.empty(num_unique, dtype=np.float32)
     if not native.count_shows(inverse, bag_offsets, labels, shows, clicks):
         _refuse(inverse, num_unique, bag_offsets)
     return shows, clicks
+
+
+def _require_number(argument: str, number: int) -> None:
+    if number < 0:
+        raise mismatch(argument, "a number >= 0", number)
 
 
 def _require_arrays(inverse: Places, bag_offsets: Places, num_bags: int) -> None:

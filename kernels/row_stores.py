@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from geartrain.types import Floats, Indices, Keys
-from kernels.checks import mismatch, require_array, require_output
+from kernels.checks import mismatch, require_array, require_counts, require_output
 from kernels.explain import native
 from kernels.row_store import MAX_THREADS, RowStore, full_is_an_error
 from kernels.update_rule import UpdateRule, sparse_coefficients
@@ -95,5 +95,4 @@ def _dim(stores: Sequence[RowStore]) -> int:
 
 def _require_counts(argument: str, counts: Indices, num_tables: int, num_keys: int) -> None:
     require_array(argument, counts, np.int64, num_tables)
-    if counts.min(initial=0) < 0 or counts.sum() != num_keys:
-        raise mismatch(argument, f"counts >= 0 of {num_keys} keys in all", str(counts.tolist()))
+    require_counts(argument, counts, num_keys)

@@ -102,7 +102,7 @@ def test_first_repeated_finds_the_last_of_many_keys() -> None:
     assert first_repeated(keys, np.array([20_001, 0, 29_999])) == -1
 
 
-@pytest.mark.parametrize("counts", [[1, 1], [4, -1], [3, 1]])
+@pytest.mark.parametrize("counts", [[1, 1], [4, -1], [3, 1], [2**62, 2**62, 2**62, 2**62, 3]])
 def test_first_repeated_refuses_counts_of_other_keys(counts: list[int]) -> None:
     with pytest.raises(KernelError, match="counts: expected counts >= 0 of 3 keys in all"):
         first_repeated(keys_from([1, 2, 3]), np.array(counts, dtype=np.int64))

@@ -131,20 +131,33 @@ def test_bad_offsets_behind_the_first_samples_are_refused(wrong: int) -> None:
             count_shows(inverse, bad, np.zeros(150, dtype=np.float32), 3)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "told"), [("<i8", "int64"), (">i4", "int32 of the other byte order")], ids=["int64", "big-endian"]
+)
 @pytest.mark.parametrize("argument", ["inverse", "bag_offsets"])
-def test_places_of_64_bits_are_refused_by_name(argument: str) -> None:
+def test_places_of_another_kind_are_refused_by_name(argument: str, dtype: str, told: str) -> None:
     arrays = {"inverse": places([0, 1]), "bag_offsets": places([0, 1, 2])}
-    arrays[argument] = arrays[argument].astype(np.int64)  # type: ignore[assignment]
+    arrays[argument] = arrays[argument].astype(dtype)  # type: ignore[assignment]
     inverse, bounds, means = arrays["inverse"], arrays["bag_offsets"], np.zeros(1, dtype=np.uint8)
-    with pytest.raises(KernelError, match=f"{argument}: expected dtype int32, got dtype int64"):
+    with pytest.raises(KernelError, match=f"{argument}: expected dtype int32, got dtype {told}$"):
         pool_forward(floats(0, 3, 2), inverse, bounds, means, 2)
-    with pytest.raises(KernelError, match=f"{argument}: expected dtype int32, got dtype int64"):
+    with pytest.raises(KernelError, match=f"{argument}: expected dtype int32, got dtype {told}$"):
         pool_backward(floats(0, 2, 1, 2), inverse, bounds, means, 3)
-    with pytest.raises(KernelError, match=f"{argument}: expected dtype int32, got dtype int64"):
+    with pytest.raises(KernelError, match=f"{argument}: expected dtype int32, got dtype {told}$"):
         count_shows(inverse, bounds, np.zeros(2, dtype=np.float32), 3)
 
 
-@pytest.mark.parametrize(("num_labels", "offsets"), [(0, [0, 1]), (2, [0, 0, 0, 1])])
+def test_negative_numbers_are_refused_by_name() -> None:
+    none, bounds, means = places([]), places([0]), np.zeros(0, dtype=np.uint8)
+    with pytest.raises(KernelError, match="num_samples: expected a number >= 0, got -1"):
+        pool_forward(floats(0, 3, 2), none, bounds, means, -1)
+    with pytest.raises(KernelError, match="num_unique: expected a number >= 0, got -2"):
+        pool_backward(floats(0, 1, 0, 2), none, bounds, means, -2)
+    with pytest.raises(KernelError, match="num_unique: expected a number >= 0, got -2"):
+        count_shows(none, bounds, np.zeros(0, dtype=np.float32), -2)
+
+
+@pytest.mark.parametrize(("num_labels", "offsets"), [(0, [0, 1]), (2, [0, 0, 0, 1]), (0, []), (1, [])])
 def test_labels_that_do_not_fit_the_bags_are_refused(num_labels: int, offsets: list[int]) -> None:
     bounds = places(offsets)
     with pytest.raises(KernelError, match="bag_offsets"):

@@ -97,6 +97,7 @@ def test_bad_arguments_are_refused_by_name() -> None:
         ("counts", lambda: pull(counts[:2])),
         ("counts", lambda: pull(np.array([2, 0, 2]))),
         ("counts", lambda: pull(np.array([4, -2, 1]))),
+        ("counts", lambda: pull(np.array([2**63 - 1, 2**63 - 1, 5]))),  # 3 in 64 bits
         ("counts", lambda: pull(counts.astype(np.int32))),
         ("out", lambda: pull_tables(stores, keys, counts, out[:, :4].copy())),
         ("stores", lambda: pull_tables([*stores, RowStore(3, "sgd", UNIFORM)], keys, np.array([2, 0, 1, 0]), out)),
