@@ -25,18 +25,15 @@ _TIER_GAUGES = {
     "push_requests_per_s": ("geartrain_tier_push_requests_per_s", "Push requests."),
     "pull_rows_per_s": ("geartrain_tier_pull_rows_per_s", "Rows pulled."),
     "push_rows_per_s": ("geartrain_tier_push_rows_per_s", "Rows pushed."),
-    "pull_p50_ms": ("geartrain_tier_pull_p50_ms", "Median time to read a request's rows of a table."),
-    "pull_p99_ms": ("geartrain_tier_pull_p99_ms", "99th percentile of the time to read a request's rows of a table."),
+    "pull_p50_ms": ("geartrain_tier_pull_p50_ms", "Median of what pulls took inside a server lately."),
+    "pull_p99_ms": ("geartrain_tier_pull_p99_ms", "99th percentile of what pulls took inside a server lately."),
+    "staged_bytes": ("geartrain_tier_staged_bytes", "Pushed rows of a table that wait for their window."),
 }
 _TIER_COUNTERS = {
     "num_admitted": ("geartrain_tier_admitted", "Rows that were born since the job was opened."),
     "num_rejected": ("geartrain_tier_rejected", "Ids without a row that were not admitted, once per window."),
     "num_expired": ("geartrain_tier_expired", "Rows that left for their age or score."),
     "num_evicted": ("geartrain_tier_evicted", "Rows that left to make room."),
-}
-_SERVER_GAUGES = {
-    "staged_bytes": ("geartrain_tier_staged_bytes", "Gradients that wait for their window."),
-    "queue_length": ("geartrain_tier_queue_length", "Requests that wait for a thread or for a version."),
 }
 
 
@@ -71,7 +68,8 @@ class _ClusterCollector(Collector):
             tier = self._facade.tier_stats()
         except ConflictError:
             return
-        yield from _tier(tier["servers"])
+        if tier["servers"]:
+            yield from _tier(tier["servers"], tier["totals"])
 
 
 def _jobs(jobs: list[dict[str, Any]]) -> GaugeMetricFamily:
@@ -115,7 +113,7 @@ def _window(window: dict[str, Any]) -> Iterator[Metric]:
         yield GaugeMetricFamily("geartrain_window_ms", meaning, value=float(window["effective_window_ms"]))
 
 
-def _tier(lines: list[dict[str, Any]]) -> Iterator[Metric]:
+def _tier(lines: list[dict[str, Any]], totals: dict[str, Any]) -> Iterator[Metric]:
     kinds: list[tuple[type[GaugeMetricFamily | CounterMetricFamily], dict[str, tuple[str, str]]]] = [
         (GaugeMetricFamily, _TIER_GAUGES),
         (CounterMetricFamily, _TIER_COUNTERS),
@@ -126,9 +124,10 @@ def _tier(lines: list[dict[str, Any]]) -> Iterator[Metric]:
             for line in lines:
                 family.add_metric([line["server"], line["table"]], line[field])
             yield family
-    by_server = {line["server"]: line for line in lines}  # every line of a server tells the same of it
-    for field, (name, meaning) in _SERVER_GAUGES.items():
-        of_servers = GaugeMetricFamily(name, meaning, labels=["server"])
-        for server, line in by_server.items():
-            of_servers.add_metric([server], line[field])
-        yield of_servers
+    meaning = "Dense gradients that wait for their window, on all servers."
+    yield GaugeMetricFamily("geartrain_tier_staged_dense_bytes", meaning, value=float(totals["staged_dense_bytes"]))
+    meaning = "Requests that wait for a thread or for a version."
+    queues = GaugeMetricFamily("geartrain_tier_queue_length", meaning, labels=["server"])
+    for server, length in {line["server"]: line["queue_length"] for line in lines}.items():  # the same on all of them
+        queues.add_metric([server], length)
+    yield queues

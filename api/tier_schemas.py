@@ -38,11 +38,22 @@ class TierLoad(Answer):
     pull_rows_per_s: float
     push_rows_per_s: float
     pull_p50_ms: float | None = Field(
-        default=None, description="Median time in which a server reads a request's rows of a table."
+        default=None,
+        description="Median of what pulls of a table's rows took inside a server in the last one to two minutes, from "
+        "the moment the request was taken from the socket to the moment its answer was ready: in the queue, waiting "
+        "for a window that was being applied, copying all its tables' rows and encoding them. What a request waited "
+        "for a version that was not there yet is not in it. 0 without pulls in that time. Of several lines, the worst.",
     )
     pull_p99_ms: float | None = Field(default=None, description="As pull_p50_ms, the 99th percentile.")
-    staged_bytes: int | None = Field(default=None, description="Of the whole server; null where it has no meaning.")
-    queue_length: int | None = Field(default=None, description="Of the whole server; null where it has no meaning.")
+    staged_bytes: int = Field(
+        description="Keys, gradients, shows and clicks that were pushed for a table and wait for their window."
+    )
+    queue_length: int | None = Field(
+        default=None,
+        description="Requests that wait for a thread or for a version. A queue is a server's, not a table's: all lines "
+        "of a server tell the same number, so do not add lines up; null per table; in the totals each server counts "
+        "once.",
+    )
     longest_growth_ms: float = Field(description="The most that one window waited for the index to grow.")
     num_admitted: int = Field(description="Rows that were born since the job was opened.")
     num_rejected: int = Field(
@@ -86,9 +97,15 @@ class TierTotals(TierLoad):
     """The load of all tables on all servers."""
 
     hottest_keys: Sequence[HotKeyOfTable]
+    staged_dense_bytes: int = Field(description="Dense gradients that wait for their window; they are of no table.")
     version: int = Field(description="Windows that every server has applied.")
 
-    example: ClassVar[dict[str, Any]] = {**TierLoad.example, "hottest_keys": [HotKeyOfTable.example], "version": 110}
+    example: ClassVar[dict[str, Any]] = {
+        **TierLoad.example,
+        "hottest_keys": [HotKeyOfTable.example],
+        "staged_dense_bytes": 0,
+        "version": 110,
+    }
 
 
 class TierStats(Answer):
@@ -102,6 +119,6 @@ class TierStats(Answer):
     example: ClassVar[dict[str, Any]] = {
         "job": "movielens-deepfm-1",
         "servers": [ServerTableLoad.example],
-        "tables": {"item": TierLoad.example},
+        "tables": {"item": {**TierLoad.example, "queue_length": None}},
         "totals": TierTotals.example,
     }

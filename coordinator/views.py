@@ -17,7 +17,7 @@ MAX_HOTTEST = 32
 
 _LIFE = ("num_admitted", "num_rejected", "num_expired", "num_evicted")
 _RATES = ("pull_requests", "push_requests", "pull_rows", "push_rows")
-_SUMMED = ("num_rows", "bytes", *_LIFE, *(f"{rate}_per_s" for rate in _RATES))
+_SUMMED = ("num_rows", "bytes", "staged_bytes", *_LIFE, *(f"{rate}_per_s" for rate in _RATES))
 _WORST = ("pull_p50_ms", "pull_p99_ms", "longest_growth_ms")
 
 
@@ -85,14 +85,18 @@ def routing_view(core: Core) -> dict[str, Any]:
 
 
 def tier_view(core: Core) -> dict[str, Any]:
-    """The embedding tier: per server and table, per table, and in all. Rates are those of the last seconds."""
+    """The embedding tier: per server and table, per table, and in all. Rates are those of the last seconds.
+
+    A queue is a server's: its length stands on each of the server's lines, nowhere per table, and counts once in all.
+    """
     rows = [row for server in core.stats.servers for row in _server_rows(core, server)]
     by_table: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         by_table.setdefault(row["table"], []).append(row)
     latest = core.stats.latest
+    of_tables = _sum(rows)
     of_servers = {
-        "staged_bytes": sum(stats.staged_bytes for stats in latest),
+        "staged_dense_bytes": sum(stats.staged_bytes for stats in latest) - of_tables["staged_bytes"],
         "queue_length": sum(stats.queue_length for stats in latest),
         "version": min((stats.version for stats in latest), default=0),
     }
@@ -106,7 +110,7 @@ def tier_view(core: Core) -> dict[str, Any]:
             for table, lines in by_table.items()
         },
         # A key means nothing without its table.
-        "totals": {**_sum(rows), "hottest_keys": _hottest(named), **of_servers},
+        "totals": {**of_tables, "hottest_keys": _hottest(named), **of_servers},
     }
 
 
@@ -129,7 +133,7 @@ def _table_row(first: ServerStats, last: ServerStats, name: str, seconds: float)
         **rates,
         "pull_p50_ms": now.pull_p50_ms,
         "pull_p99_ms": now.pull_p99_ms,
-        "staged_bytes": last.staged_bytes,
+        "staged_bytes": now.staged_bytes,
         "queue_length": last.queue_length,
         "longest_growth_ms": now.longest_growth_ms,
         **{count: getattr(now, count) for count in _LIFE},

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
+import msgspec
 import numpy as np
 
 from embedding_tier.dense_blocks import DenseBlock, DenseGradient
@@ -59,12 +60,19 @@ class JobState:
         self._table_stats = self.rows.stats()
 
     def pull_rows(self, keys: Keys, counts: Sequence[int]) -> tuple[Floats, int]:
-        """Rows float32[sum(counts), D] of `counts[t]` keys of each table, table-major, and their version."""
+        """Rows float32[sum(counts), D] of `counts[t]` keys of each table, table-major, and their version.
+
+        The caller has the request counted (`pulled`) once it knows what it took.
+        """
         rows = np.empty((len(keys), self.row_dim), dtype=np.float32)
         num_keys = np.array(counts, dtype=np.int64)
         with self.lock.reading():
             self.rows.pull(keys, num_keys, rows)
             return rows, self.version
+
+    def pulled(self, counts: Sequence[int], duration_s: float) -> None:
+        """Count a request for `counts[t]` rows of each table, which kept the server busy or waiting for so long."""
+        self.rows.counters.pulled(np.array(counts, dtype=np.int64), duration_s)
 
     def pull_dense(self) -> tuple[Floats, int, int]:
         """A copy of the dense block, where it starts, and its version. Raises `ConflictError` before there is one."""
@@ -112,15 +120,20 @@ class JobState:
         self.rows.prepare_growth()
 
     def stats(self) -> tuple[dict[str, TableStats], int]:
-        """Counters by table, and the bytes that are staged.
+        """Counters by table, and the bytes that are staged, dense gradients included.
 
-        Never waits: while a window is applied the counters are the last ones. They go with heartbeats, and a long
-        application must not cost the server its lease.
+        Never waits for a window: while one is applied the counters are the last ones, but for staged bytes. They go
+        with heartbeats, and a long application must not cost the server its lease.
         """
         with self.lock.reading_if_free() as entered:
             if entered:
                 self._table_stats = self.rows.stats()
-        return self._table_stats, self._staging.num_bytes
+        with self._staging_lock:
+            staged_bytes = self._staging.num_bytes
+            of_tables = self._staging.table_bytes(len(self.tables)).tolist()
+        counted = zip(self._table_stats.items(), of_tables, strict=True)
+        told = {name: msgspec.structs.replace(stats, staged_bytes=staged) for (name, stats), staged in counted}
+        return told, staged_bytes
 
     def _check_dense(self, part: StagedPart) -> None:
         start, stop = part.dense_start, part.dense_start + len(part.arrays.dense)

@@ -49,9 +49,9 @@ class JobTables:
     def pull(self, keys: Keys, counts: Indices, out: Floats) -> None:
         """Write the rows of `counts` int64[T] of `keys` uint64[N], table-major, to `out` float32[N, D].
 
-        A key without a row stays without one.
+        A key without a row stays without one. Nothing is counted: what a request takes is known to who answers it.
         """
-        self.counters.pulled(counts, pull_tables(self._stores, keys, counts, out))
+        pull_tables(self._stores, keys, counts, out)
 
     def rules(self, decision: Apply) -> list[UpdateRule]:
         """The numbers of the update that `decision` makes to each table.
@@ -94,11 +94,11 @@ class JobTables:
 
     def stats(self) -> dict[str, TableStats]:
         """The counters now, by table; the caller keeps appliers out."""
-        return {name: self._stats_of(number) for number, name in enumerate(self.names)}
+        latencies_ms = self.counters.pull_percentiles_ms()
+        return {name: self._stats_of(number, *latencies_ms[number]) for number, name in enumerate(self.names)}
 
-    def _stats_of(self, number: int) -> TableStats:
+    def _stats_of(self, number: int, median_ms: float, slow_ms: float) -> TableStats:
         counters, store = self.counters, self._stores[number]
-        median_ms, slow_ms = counters.pull_percentiles_ms(number)
         return TableStats(
             num_rows=store.num_rows,
             bytes=store.memory_bytes,

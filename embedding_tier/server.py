@@ -111,7 +111,7 @@ class TierServer:
                 waited_s = self._wait_over(message, job, request, now_s)
                 if waited_s is None:
                     return
-                answer = self._pulled(message, job, request.frames, waited_s * 1000)
+                answer = self._pulled(message, job, request, waited_s)
             else:
                 answer = self._put(message, job, request.frames)
         except GeartrainError as error:
@@ -186,17 +186,22 @@ class TierServer:
             current=job.version,
         )
 
-    def _pulled(
-        self, message: PullRows | PullDense, job: JobState, frames: Sequence[Frame], parked_ms: float
-    ) -> Buffers:
-        sequence = message.origin.sequence
+    def _pulled(self, message: PullRows | PullDense, job: JobState, request: Request, waited_s: float) -> Buffers:
+        """The answer to a pull that waited so long for its version; a pull of rows is counted.
+
+        It took from its arrival, or from when its version was there, to here: in the queue, for the lock, copying and
+        encoding. Counted before it is sent, so that whoever has an answer finds it in the counters.
+        """
+        sequence, parked_ms = message.origin.sequence, waited_s * 1000
         if isinstance(message, PullRows):
-            keys = pull_keys(message, frames, len(job.tables))
+            keys = pull_keys(message, request.frames, len(job.tables))
             _need_sendable(len(keys) * max(4 * job.row_dim, encoded_bytes(message.codec, job.row_dim)))
             rows, version = job.pull_rows(keys, message.counts)
             header = encode(Rows(sequence, self._incarnation, version, parked_ms))
-            return [header, encode_rows(rows, message.codec)]
-        need_frames(frames, 1)
+            encoded = encode_rows(rows, message.codec)
+            job.pulled(message.counts, self._clock() - request.arrived_s - waited_s)
+            return [header, encoded]
+        need_frames(request.frames, 1)
         values, start, version = job.pull_dense()
         return [encode(Dense(sequence, self._incarnation, version, start, start + len(values), parked_ms)), values]
 

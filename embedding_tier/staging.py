@@ -31,6 +31,13 @@ class StagedPart:
     def num_bytes(self) -> int:
         return sum(array.nbytes for array in self.arrays)
 
+    @property
+    def table_bytes(self) -> Indices:
+        """Of each table, the bytes of its keys, gradients, shows and clicks: int64[T]."""
+        keys, grads, shows, clicks, _ = self.arrays
+        num_bytes = keys.nbytes + grads.nbytes + shows.nbytes + clicks.nbytes
+        return self.counts * (num_bytes // max(len(keys), 1))
+
 
 def check_rows(part: StagedPart, tables: Sequence[str]) -> None:
     """What the application of a window relies on: the keys of each table differ, shows and clicks are counts, and
@@ -76,6 +83,10 @@ class StagingArea:
 
     def __len__(self) -> int:
         return len(self._parts)
+
+    def table_bytes(self, num_tables: int) -> Indices:
+        """Of each table, the bytes of all parts: int64[T]. Dense gradients are of no table."""
+        return sum((part.table_bytes for part in self._parts.values()), start=np.zeros(num_tables, dtype=np.int64))
 
     def wants(self, group: int, step: int, worker: str) -> bool:
         """Whether such a part is new here. Raises `StaleMessageError` for a dead group, `BusyError` when full,

@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from geartrain.types import Indices
+
+PERIOD_S = 60.0
+"""Percentiles are of the period of this length that is under way and of the one before: of one to two minutes."""
 
 _PER_OCTAVE = 4
 _NUM_BUCKETS = 40 * _PER_OCTAVE  # up to 2**40 ns, 18 minutes
@@ -22,43 +26,62 @@ _COUNTS = (
 
 
 class LatencyHistograms:
-    """Of each table, counts of durations in buckets that grow by a quarter octave: percentiles are at most 19% too
-    high."""
+    """Of each table, how long requests of this period and of the one before took. The caller holds a lock.
+
+    Buckets grow by a quarter octave: percentiles are at most 19% too high. A stall shows within its period whatever
+    there was before, and is forgotten after one to two periods.
+    """
 
     def __init__(self, num_tables: int) -> None:
-        self.counts = np.zeros((num_tables, _NUM_BUCKETS), dtype=np.int64)
+        self._counts = np.zeros((2, _NUM_BUCKETS, num_tables), dtype=np.int64)  # this period, and the one before
+        self._period = 0
 
-    def add(self, tables: Indices, durations_ns: Indices) -> None:
-        """One duration for each of some `tables`, all different."""
-        octaves = np.log2(np.maximum(durations_ns, 1))
-        buckets = np.minimum((octaves * _PER_OCTAVE).astype(np.int64), _NUM_BUCKETS - 1)
-        self.counts[tables, buckets] += 1
+    def add(self, took_part: Indices, duration_s: float, now_s: float) -> None:
+        """A request that ended at `now_s`; `took_part` int64[T] is 1 for each of its tables and 0 for the others."""
+        self._turn(now_s)
+        octaves = math.log2(max(duration_s * 1e9, 1.0))
+        self._counts[0, min(int(octaves * _PER_OCTAVE), _NUM_BUCKETS - 1)] += took_part
 
-    def percentile_ms(self, table: int, percent: float) -> float:
-        """The upper edge of the bucket in which this percentile lies; 0 when nothing was counted."""
-        seen = self.counts[table].cumsum()
-        if seen[-1] == 0:
-            return 0.0
-        bucket = int(np.searchsorted(seen, math.ceil(int(seen[-1]) * percent / 100)))
-        return float(2 ** ((bucket + 1) / _PER_OCTAVE) / 1e6)
+    def percentiles_ms(self, percent: float, now_s: float) -> list[float]:
+        """Of each table, the upper edge of the bucket in which this percentile lies; 0 when nothing was counted."""
+        self._turn(now_s)
+        seen = self._counts.sum(axis=0).cumsum(axis=0)
+        buckets = (seen < np.ceil(seen[-1] * (percent / 100))).sum(axis=0)
+        edges_ms: list[float] = np.where(seen[-1] > 0, 2 ** ((buckets + 1) / _PER_OCTAVE) / 1e6, 0.0).tolist()
+        return edges_ms
+
+    def go_on(self, before: LatencyHistograms, tables: Sequence[int], tables_before: Sequence[int]) -> None:
+        """Take over what was counted `before`, by the same clock, for some of its tables."""
+        self._counts[:, :, tables] = before._counts[:, :, tables_before]
+        self._period = before._period
+
+    def _turn(self, now_s: float) -> None:
+        period = int(now_s // PERIOD_S)
+        # A request that ended a moment before the turn, and comes after it, counts in the new period.
+        if period > self._period:
+            self._counts[1] = self._counts[0] if period == self._period + 1 else 0
+            self._counts[0] = 0
+            self._period = period
 
 
 class TableCounters:
     """What the tables were asked for: int64[T] each. Safe to use from any thread."""
 
-    def __init__(self, num_tables: int) -> None:
+    def __init__(self, num_tables: int, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock` tells which latencies are recent."""
         self._lock = threading.Lock()
+        self._clock = clock
         self._latency = LatencyHistograms(num_tables)
         self.pull_requests, self.pull_rows, self.push_requests, self.push_rows = _zeros(4, num_tables)
         self.num_admitted, self.num_rejected, self.num_evicted, self.num_expired = _zeros(4, num_tables)
 
-    def pulled(self, num_rows: Indices, durations_ns: Indices) -> None:
-        """A request for `num_rows` int64[T], which took that long for each table; tables without rows do not count."""
-        tables = np.flatnonzero(num_rows)
+    def pulled(self, num_rows: Indices, duration_s: float) -> None:
+        """A request for `num_rows` int64[T] that took so long; it says nothing of tables without rows in it."""
+        took_part = (num_rows > 0).astype(np.int64)
         with self._lock:
-            self.pull_requests[tables] += 1
+            self.pull_requests += took_part
             self.pull_rows += num_rows
-            self._latency.add(tables, durations_ns[tables])
+            self._latency.add(took_part, duration_s, self._clock())
 
     def pushed(self, num_rows: Indices) -> None:
         """A push of `num_rows` int64[T]; tables without rows do not count."""
@@ -82,14 +105,16 @@ class TableCounters:
         """Take over what was counted `before` for some of its tables."""
         mine, theirs = list(tables), list(tables_before)
         with self._lock, before._lock:
-            self._latency.counts[mine] = before._latency.counts[theirs]
+            self._latency.go_on(before._latency, mine, theirs)
             for name in _COUNTS:
                 getattr(self, name)[mine] = getattr(before, name)[theirs]
 
-    def pull_percentiles_ms(self, table: int) -> tuple[float, float]:
-        """The median and the 99th percentile of the time that the server took to read a request's rows of the table."""
+    def pull_percentiles_ms(self) -> list[tuple[float, float]]:
+        """Of each table, the median and the 99th percentile of what pulls took that asked for its rows lately."""
         with self._lock:
-            return self._latency.percentile_ms(table, 50), self._latency.percentile_ms(table, 99)
+            now_s = self._clock()
+            medians = self._latency.percentiles_ms(50, now_s)
+            return list(zip(medians, self._latency.percentiles_ms(99, now_s), strict=True))
 
 
 def _zeros(number: int, num_tables: int) -> list[Indices]:

@@ -74,9 +74,11 @@ class Contribution(msgspec.Struct, frozen=True):
 class TableStats(msgspec.Struct, frozen=True):
     """One table on one server: its rows and bytes now, its traffic since the job was opened, its latencies.
 
-    Since then `num_admitted` rows were born and `num_rejected` times a key got none; `num_expired` and `num_evicted`
-    rows left. `hottest` are the keys with most shows, and their shows, most first. `longest_growth_ms` is the most that
-    one window waited for the index to grow.
+    Latencies are of the last one to two minutes, from a pull's arrival to its answer, less what it waited for a version
+    that was not there yet; 0 without pulls. Since the job was opened `num_admitted` rows were born and `num_rejected`
+    times a key got none; `num_expired` and `num_evicted` rows left. `hottest` are the keys with most shows, and their
+    shows, most first. `longest_growth_ms` is the most that one window waited for the index to grow. `staged_bytes` are
+    of gradients that wait for their window.
     """
 
     num_rows: int
@@ -93,10 +95,14 @@ class TableStats(msgspec.Struct, frozen=True):
     num_evicted: int = 0
     hottest: list[tuple[int, float]] = []
     longest_growth_ms: float = 0.0
+    staged_bytes: int = 0
 
 
 class ServerStats(msgspec.Struct, frozen=True):
-    """Counters since the job was opened (rates are taken by the reader from two of them)."""
+    """Counters since the job was opened (rates are taken by the reader from two of them).
+
+    `staged_bytes` are those of the tables and dense gradients.
+    """
 
     tables: dict[str, TableStats]
     staged_bytes: int

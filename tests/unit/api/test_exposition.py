@@ -49,21 +49,28 @@ def test_every_gauge_comes_from_the_coordinator(http: httpx.Client, facade: Fake
     assert values["geartrain_tier_bytes", "s0", "item"] == line["bytes"]
     for name in ("pull_requests", "push_requests", "pull_rows", "push_rows"):
         assert values[f"geartrain_tier_{name}_per_s", "s0", "item"] == line[f"{name}_per_s"]
-    for name in ("pull_p50_ms", "pull_p99_ms"):
+    for name in ("pull_p50_ms", "pull_p99_ms", "staged_bytes"):
         assert values[f"geartrain_tier_{name}", "s0", "item"] == line[name]
     for name in ("admitted", "rejected", "expired", "evicted"):
         assert values[f"geartrain_tier_{name}_total", "s0", "item"] == line[f"num_{name}"]
 
 
-def test_what_is_of_a_whole_server_is_told_once(http: httpx.Client, facade: FakeFacade) -> None:
+def test_staged_bytes_are_of_tables_and_queues_of_servers(http: httpx.Client, facade: FakeFacade) -> None:
     line = {**facade.tier_now["servers"][0], "staged_bytes": 7, "queue_length": 3}
-    others = [{**line, "table": "user"}, {**line, "server": "s1", "staged_bytes": 9}]
-    facade.tier_now = {**facade.tier_now, "servers": [line, *others]}
+    others = [{**line, "table": "user", "staged_bytes": 1}, {**line, "server": "s1", "staged_bytes": 9}]
+    totals = {**facade.tier_now["totals"], "staged_dense_bytes": 5}
+    facade.tier_now = {**facade.tier_now, "servers": [line, *others], "totals": totals}
     values = samples(http)
-    of_servers = {key: value for key, value in values.items() if key[0].endswith(("staged_bytes", "queue_length"))}
-    assert {key: value for key, value in of_servers.items() if key[0].startswith("geartrain_tier")} == {
-        ("geartrain_tier_staged_bytes", "s0"): 7,
-        ("geartrain_tier_staged_bytes", "s1"): 9,
+    of_servers = {key: value for key, value in values.items() if key[0].endswith(("_bytes", "queue_length"))}
+    assert {
+        key: value
+        for key, value in of_servers.items()
+        if key[0].startswith(("geartrain_tier_staged", "geartrain_tier_q"))
+    } == {
+        ("geartrain_tier_staged_bytes", "s0", "item"): 7,
+        ("geartrain_tier_staged_bytes", "s0", "user"): 1,
+        ("geartrain_tier_staged_bytes", "s1", "item"): 9,
+        ("geartrain_tier_staged_dense_bytes",): 5,
         ("geartrain_tier_queue_length", "s0"): 3,
         ("geartrain_tier_queue_length", "s1"): 3,
     }

@@ -290,7 +290,7 @@ def test_rates_of_the_tier_come_from_two_heartbeats() -> None:
     nodes = ScriptedNodes(num_servers=1)
 
     def beat(at_s: float, pulled: int) -> None:
-        table = wire.TableStats(10, 1000, 2, 2, pulled, 5, 0.5, 2.0, 10)
+        table = wire.TableStats(10, 1000, 2, 2, pulled, 5, 0.5, 2.0, 10, staged_bytes=7)
         nodes.core.member(wire.Heartbeat("s0", 100, wire.ServerStats({"user": table}, 7, 1, 3)), at_s)
 
     beat(1.0, 100)

@@ -15,19 +15,22 @@ LIFE = ("num_admitted", "num_rejected", "num_expired", "num_evicted")
 MAX_KEY = 2**64 - 1
 
 
-def table(num_rows: int, life: tuple[int, int, int, int], hottest: Iterable[tuple[int, float]]) -> wire.TableStats:
+def table(
+    num_rows: int, life: tuple[int, int, int, int], hottest: Iterable[tuple[int, float]], staged_bytes: int = 0
+) -> wire.TableStats:
+    p99_ms, growth_ms = num_rows / 10, num_rows / 100
     return wire.TableStats(
-        num_rows, 100 * num_rows, 2, 2, 9, 5, 0.5, num_rows / 10, *life, list(hottest), num_rows / 100
+        num_rows, 100 * num_rows, 2, 2, 9, 5, 0.5, p99_ms, *life, list(hottest), growth_ms, staged_bytes
     )
 
 
 def two_servers() -> ScriptedNodes:
     """Table a on both servers, table b on the second one only."""
     nodes = ScriptedNodes(num_servers=2)
-    of_s0 = {"a": table(10, (12, 3, 2, 0), [(MAX_KEY, 9.0), (5, 4.0)])}
-    of_s1 = {"a": table(30, (31, 5, 1, 7), [(6, 8.0), (7, 1.0)]), "b": table(0, (0, 0, 0, 0), [(6, 100.0)])}
-    for node, incarnation, tables in (("s0", 100, of_s0), ("s1", 101, of_s1)):
-        nodes.core.member(wire.Heartbeat(node, incarnation, wire.ServerStats(tables, 7, 2, 3)), 1.0)
+    of_s0 = {"a": table(10, (12, 3, 2, 0), [(MAX_KEY, 9.0), (5, 4.0)], 100)}
+    of_s1 = {"a": table(30, (31, 5, 1, 7), [(6, 8.0), (7, 1.0)], 20), "b": table(0, (0, 0, 0, 0), [(6, 100.0)], 3)}
+    for node, incarnation, tables, staged_bytes in (("s0", 100, of_s0, 107), ("s1", 101, of_s1, 25)):
+        nodes.core.member(wire.Heartbeat(node, incarnation, wire.ServerStats(tables, staged_bytes, 2, 3)), 1.0)
     return nodes
 
 
@@ -40,7 +43,17 @@ def test_lines_are_added_up_per_table_and_in_all() -> None:
         assert (load["num_rows"], load["bytes"], load["bytes_per_row"]) == (40, 4000, 100.0)
         assert (load["pull_p50_ms"], load["pull_p99_ms"], load["longest_growth_ms"]) == (0.5, 3.0, 0.3)
     assert tier["tables"]["b"]["bytes_per_row"] == 0.0
-    assert (tier["totals"]["staged_bytes"], tier["totals"]["queue_length"], tier["totals"]["version"]) == (14, 4, 3)
+    assert tier["totals"]["version"] == 3
+
+
+def test_staged_bytes_are_of_tables_and_a_queue_is_of_a_server() -> None:
+    tier = views.tier_view(two_servers().core)
+    assert [line["staged_bytes"] for line in tier["servers"]] == [100, 20, 3]
+    assert {name: load["staged_bytes"] for name, load in tier["tables"].items()} == {"a": 120, "b": 3}
+    assert (tier["totals"]["staged_bytes"], tier["totals"]["staged_dense_bytes"]) == (123, 7 + 2)
+    assert [line["queue_length"] for line in tier["servers"]] == [2, 2, 2]
+    assert all("queue_length" not in load for load in tier["tables"].values())
+    assert tier["totals"]["queue_length"] == 2 + 2, "two servers with three lines"
 
 
 def test_the_hottest_keys_of_all_servers_are_merged() -> None:
@@ -74,7 +87,7 @@ def test_the_answer_has_the_published_shape() -> None:
         lines = [*((line, ServerTableLoad) for line in tier["servers"]), (tier["totals"], TierTotals)]
         for load, published in [*lines, *((one, TierLoad) for one in tier["tables"].values())]:
             missing = set(published.model_fields) - set(load)
-            assert missing <= {"staged_bytes", "queue_length"}
+            assert missing == ({"queue_length"} if published is TierLoad else set())
             assert not set(load) - set(published.model_fields)
 
 
