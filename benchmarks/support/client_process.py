@@ -150,7 +150,7 @@ class _Client:
         self._tier.pull(self._keys(number), self._counts, self._plan.version, self._rows)
 
     def _echoed(self, echo: EchoClient, number: int) -> None:
-        echo.ask(self._keys(number), self._rows.nbytes)
+        echo.ask([self._keys(number)], self._rows.nbytes)
 
     def _gather(self, store: RowStore, number: int) -> None:
         store.pull(self._keys(number), self._rows)

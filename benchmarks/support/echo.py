@@ -1,17 +1,19 @@
-"""The least that a pull can cost on a transport: the same bytes there and back through the same kind of sockets."""
+"""The least that a request can cost on a transport: the same bytes there and back through the same kind of sockets."""
 
 from __future__ import annotations
 
 import multiprocessing
 import struct
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 import zmq
+from numpy.typing import NDArray
 
-from geartrain.types import Keys
+from geartrain.memory import keep_freed_memory
 
 _REPLY_BYTES = struct.Struct("<Q")
 _END = _REPLY_BYTES.pack(0)
@@ -52,9 +54,9 @@ class EchoClient:
         self._socket.setsockopt(zmq.LINGER, 0)
         self._socket.connect(address)
 
-    def ask(self, keys: Keys, reply_bytes: int) -> None:
-        """Send the keys, and wait for `reply_bytes` >= 1 bytes; nothing is copied on this side."""
-        parts: list[Any] = [_REPLY_BYTES.pack(reply_bytes), keys]
+    def ask(self, buffers: Sequence[NDArray[Any]], reply_bytes: int) -> None:
+        """Send the buffers, and wait for `reply_bytes` >= 1 bytes; nothing is copied on this side."""
+        parts: list[Any] = [_REPLY_BYTES.pack(reply_bytes), *buffers]
         self._socket.send_multipart(parts, copy=False)
         _, reply = self._socket.recv_multipart(copy=False)
         if len(reply) != reply_bytes:
@@ -65,13 +67,14 @@ class EchoClient:
 
 
 def _serve(pipe: Connection, address: str) -> None:
+    keep_freed_memory()  # as embedding servers do
     socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.ROUTER)
     socket.setsockopt(zmq.LINGER, 0)
     socket.bind(address)
     pipe.send(socket.getsockopt_string(zmq.LAST_ENDPOINT))
     answer = np.empty(0, dtype=np.uint8)
     while True:
-        identity, header, _ = socket.recv_multipart(copy=False)
+        identity, header, *_ = socket.recv_multipart(copy=False)
         (size,) = _REPLY_BYTES.unpack(header.bytes)
         if size == 0:
             break

@@ -44,6 +44,9 @@ def test_tier() -> None:
     for name in ("pull_ipc", "pull_tcp", "pull_clients", "push_apply", "growth", "snapshot"):
         assert by_name[name].keys() >= {"rows_per_s", "p50_ms", "p99_ms"}
         assert by_name[name]["rows_per_s"] > 0
+    for name in ("pull_ipc", "pull_tcp", "push_apply"):
+        share = by_name[name]["rows_per_s"] / by_name[name]["limit_rows_per_s"]
+        assert by_name[name]["share_of_limit"] == pytest.approx(share, abs=1e-3)
     assert by_name["growth"]["num_rows"] == 40_000
     assert by_name["memory_bounded"]["most_rows"] <= by_name["memory_bounded"]["max_rows"]
     loads = [line for line in lines if line["name"] == "load"]
