@@ -13,8 +13,6 @@ import numpy as np
 import zmq
 from numpy.typing import NDArray
 
-from geartrain.memory import keep_freed_memory
-
 _REPLY_BYTES = struct.Struct("<Q")
 _END = _REPLY_BYTES.pack(0)
 
@@ -67,7 +65,6 @@ class EchoClient:
 
 
 def _serve(pipe: Connection, address: str) -> None:
-    keep_freed_memory()  # as embedding servers do
     socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.ROUTER)
     socket.setsockopt(zmq.LINGER, 0)
     socket.bind(address)
