@@ -8,24 +8,36 @@ from __future__ import annotations
 
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
+from coordinator.manifest_checks import check_manifest
 from geartrain.checkpoint_layout import (
     MANIFEST_NAME,
     BaseCheckpoint,
     Count,
+    Version,
     base_directory,
     check_base,
+    manifest_refusal,
     read_manifest,
 )
 from geartrain.errors import CheckpointError
 from geartrain.wire.messages import DenseSegment
 
-FORMAT = 2
+FORMAT = 3
 TEMPORARY_PREFIX = ".tmp-"
 _BLOCK_BYTES = 1 << 20
+
+Metrics = dict[str, int | float | str | None]
+"""Figures by name; None where one has no value, as an AUC of one class, which `<name>_reason` explains in words."""
+
+
+class _Numbered(msgspec.Struct, frozen=True):
+    """What all formats have: one of another number may lack any other field."""
+
+    format: int
 
 
 class BestSoFar(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -34,11 +46,11 @@ class BestSoFar(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `value` is its metric (None: no pass had one yet), `version` that of its cut, `without_gain` the passes since.
     """
 
-    pass_index: int
-    version: int | None
-    metrics: dict[str, Any]
+    pass_index: Count
+    version: Version | None
+    metrics: Metrics
     value: float | None
-    without_gain: int
+    without_gain: Count
 
 
 class DataStatistics(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -47,32 +59,35 @@ class DataStatistics(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `standard`: mean and deviation by feature; `key_kinds`: the kind of ids by table.
     """
 
-    standard: dict[str, tuple[float, float]]
-    key_kinds: dict[str, str]
+    standard: dict[str, tuple[float, Annotated[float, msgspec.Meta(gt=0)]]]
+    key_kinds: dict[str, Annotated[str, msgspec.Meta(pattern="^(integer|string)$")]]
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a checkpoint holds. `files` describes each file: bytes, crc32, server, a table's schema or the dense range.
+    """What a checkpoint holds.
 
-    `base`: the checkpoint that its deltas build on. `pass_versions`: the version on which each pass of the run began.
+    `servers`: all that wrote it, each with a file of every table and its range of the dense vector. `files` describes
+    each file in the way of `geartrain.checkpoint_files`. `base`: the checkpoint that its deltas build on.
+    `pass_versions`: the version on which each pass of the run began.
     """
 
     format: int
     job: str
     config: dict[str, Any]
-    version: Count
+    version: Version
     term: Count
     passes_done: Count
     samples: Count
-    train_seconds: float
+    train_seconds: Annotated[float, msgspec.Meta(ge=0)]
     schedule: dict[str, Any]
-    metrics: dict[str, Any]
+    metrics: Metrics
     best: BestSoFar
     index: DataStatistics
     segments: list[DenseSegment]
     dense_optimizer: dict[str, Any]
-    files: dict[str, dict[str, Any]]
-    pass_versions: list[Count] = []
+    servers: list[str]
+    files: dict[str, Any]
+    pass_versions: list[Version]
     base: BaseCheckpoint | None = None
 
 
@@ -89,7 +104,7 @@ def load_manifest(directory: Path) -> Manifest:
 
 
 def read_manifests(directory: Path) -> tuple[Manifest, Manifest | None]:
-    """The manifest of a checkpoint, and that of its base if it is a delta; no other file is looked at.
+    """The manifest of a checkpoint, and that of its base if it is a delta, both whole; no other file is looked at.
 
     Raises `CheckpointError` naming file and field.
     """
@@ -98,19 +113,24 @@ def read_manifests(directory: Path) -> tuple[Manifest, Manifest | None]:
         return manifest, None
     base = _read(base_directory(directory, manifest.base))
     check_base(directory, manifest, manifest.base, base)
+    if sorted(base.servers) != sorted(manifest.servers):
+        reason = f"expected {', '.join(base.servers)} as in the base, got {', '.join(manifest.servers)}"
+        raise manifest_refusal(directory, "servers", reason)
     return manifest, base
 
 
 def _read(directory: Path) -> Manifest:
-    manifest, path = read_manifest(directory, Manifest), directory / MANIFEST_NAME
-    if manifest.format != FORMAT:
+    path, number = directory / MANIFEST_NAME, read_manifest(directory, _Numbered).format
+    if number != FORMAT:
         raise CheckpointError(
-            f"{path}: format {manifest.format} is not known, expected {FORMAT}",
+            f"{path}: format {number} is not known, expected {FORMAT}",
             file=str(path),
             field="format",
-            value=manifest.format,
+            value=str(number),
             expected=FORMAT,
         )
+    manifest = read_manifest(directory, Manifest)
+    check_manifest(directory, manifest)
     return manifest
 
 
@@ -121,8 +141,6 @@ def check_files(directory: Path, manifest: Manifest) -> None:
     """
     for name, description in manifest.files.items():
         path = directory / name
-        if "/" in name or name.startswith("."):
-            raise CheckpointError(f"{directory}: {name!r} is no plain file name", file=str(path), field="files")
         size = path.stat().st_size if path.is_file() else None
         if size != description.get("bytes"):
             raise CheckpointError(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from coordinator.best_pass import best_cut
 from coordinator.checkpoints import Manifest, read_manifests
+from coordinator.manifest_checks import check_complete
 from coordinator.resuming import check_resumable
-from geartrain.checkpoint_layout import MANIFEST_NAME
+from geartrain.checkpoint_files import RowsFile, described_files, file_field
+from geartrain.checkpoint_layout import MANIFEST_NAME, manifest_refusal
 from geartrain.config import JobConfig
 from geartrain.errors import CheckpointError, ConfigError
 
@@ -23,10 +24,7 @@ def check_restorable(directory: Path, manifest: Manifest, config: JobConfig, *, 
 
     `resumes`: it goes on with the run, as if that had never stopped.
     """
-    try:
-        trained = JobConfig.from_resolved(manifest.config)
-    except ConfigError as error:
-        raise _refusal(directory, f"config.{error.facts.get('field')}", error.message) from error
+    trained = trained_config(directory, manifest)
     theirs, ours = _meaning(trained), _meaning(config)
     for field in dict.fromkeys([*theirs, *ours]):
         if theirs.get(field) != ours.get(field):
@@ -38,10 +36,22 @@ def check_restorable(directory: Path, manifest: Manifest, config: JobConfig, *, 
                 expected=theirs.get(field),
                 value=ours.get(field),
             )
-    _check_parts(directory, manifest, config)
     if resumes:
         check_resumable(directory, manifest, trained, config)
         _check_best(directory, best_cut(directory, manifest, config))
+
+
+def trained_config(directory: Path, manifest: Manifest) -> JobConfig:
+    """The config that the checkpoint was trained with.
+
+    Raises `CheckpointError` when it is none, and when the manifest's files are not of its model.
+    """
+    try:
+        trained = JobConfig.from_resolved(manifest.config)
+    except ConfigError as error:
+        raise manifest_refusal(directory, f"config.{error.facts.get('field')}", error.message) from error
+    _check_files(directory, manifest, trained)
+    return trained
 
 
 def _check_best(directory: Path, best: Path) -> None:
@@ -71,16 +81,27 @@ def _fields(path: str, values: Mapping[str, Any]) -> dict[str, Any]:
     return {f"{path}.{name}": value for name, value in values.items() if name not in _NOT_THE_MODELS}
 
 
-def _check_parts(directory: Path, manifest: Manifest, config: JobConfig) -> None:
-    """No server's part of a table is left out, whatever the manifest says about the rest."""
-    written = {(about.get("server"), about.get("table"), about.get("part")) for about in manifest.files.values()}
-    servers = sorted({str(server) for server, _, _ in written}) or ["s0"]
-    parts = sorted({str(part) for _, table, part in written if table is not None}) or ["rows"]
-    for table, server, part in itertools.product(config.table_names(), servers, parts):
-        if (server, table, part) not in written:
-            raise _refusal(directory, f"tables.{table}", f"the {part} of server {server} are missing")
-
-
-def _refusal(directory: Path, field: str, reason: str) -> CheckpointError:
-    path = directory / MANIFEST_NAME
-    return CheckpointError(f"{path}: {field}: {reason}", file=str(path), field=field)
+def _check_files(directory: Path, manifest: Manifest, trained: JobConfig) -> None:
+    """The files are of the model that the manifest's own config describes."""
+    files = described_files(directory, manifest.files)
+    specs = {spec.name: spec for spec in trained.table_specs()}
+    for name, about in files.items():
+        if not isinstance(about, RowsFile):
+            continue
+        spec = specs.get(about.table)
+        if spec is None:
+            reason = f"expected one of the config's tables, {', '.join(specs)}, got {about.table}"
+            raise manifest_refusal(directory, file_field(name, "table"), reason)
+        wanted = {"dim": spec.dim, "row_dtype": spec.row_dtype, "optimizer": spec.optimizer["type"]}
+        for field, value in wanted.items():
+            got = getattr(about, field)
+            if got != value:
+                reason = f"expected {value} by the config, got {got}"
+                raise manifest_refusal(directory, file_field(name, field), reason)
+    check_complete(directory, manifest.servers, specs, files.values())
+    dense = trained.training.dense_optimizer.model_dump(mode="json")
+    for field in dict.fromkeys([*dense, *manifest.dense_optimizer]):
+        got = manifest.dense_optimizer.get(field)
+        if got != dense.get(field):
+            reason = f"expected {dense.get(field)} by the config, got {got}"
+            raise manifest_refusal(directory, f"dense_optimizer.{field}", reason)

@@ -322,6 +322,7 @@ class JobRun(Preparation):
             index=plan.statistics,
             segments=self._segments,
             dense_optimizer=plan.dense_optimizer,
+            servers=list(plan.servers),
             files={},
             pass_versions=list(training.pass_versions),
         )

@@ -38,8 +38,11 @@ class DenseCut(NamedTuple):
         return DenseCut(block.start, block.stop, block.optimizer.kind, block.values(), block.states())
 
 
-def write_dense(directory: Path, cut: DenseCut, server: str) -> dict[str, Description]:
-    """Write the block's files and have them on the disk; their descriptions by name. Raises `CheckpointError`."""
+def write_dense(directory: Path, cut: DenseCut, server: str, version: int) -> dict[str, Description]:
+    """Write the block's files, as it is at `version`, and have them on the disk; their descriptions by name.
+
+    Raises `CheckpointError`.
+    """
     files = {}
     for part, array in zip(DENSE_PARTS, (cut.values, cut.states), strict=True):
         name = f"{part}.{server}.npy"
@@ -47,6 +50,7 @@ def write_dense(directory: Path, cut: DenseCut, server: str) -> dict[str, Descri
             **_write(directory / name, array),
             "server": server,
             "part": part,
+            "version": version,
             "start": cut.start,
             "stop": cut.stop,
             "optimizer": cut.optimizer,

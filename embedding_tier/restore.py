@@ -22,13 +22,14 @@ from embedding_tier.row_loading import check_fits, load_rows
 from embedding_tier.table import Table
 from embedding_tier.table_file import TABLE_PART, refusal
 from embedding_tier.table_reader import TableReader
+from geartrain.checkpoint_files import RowsFile, described_files, part_of
 from geartrain.checkpoint_layout import (
     MANIFEST_NAME,
     BaseCheckpoint,
     Count,
+    Version,
     base_directory,
     check_base,
-    is_plain_name,
     read_manifest,
 )
 from geartrain.errors import CheckpointError
@@ -41,26 +42,25 @@ class _Manifest(msgspec.Struct, frozen=True):
 
     job: str
     term: Count
-    version: Count
-    files: dict[str, dict[str, Any]]
+    version: Version
+    files: dict[str, Any]
     base: BaseCheckpoint | None = None
 
 
 class Checkpoint:
-    """The files of one checkpoint directory, as its manifest describes them."""
+    """The files of one checkpoint directory, as its manifest describes them.
+
+    That it describes all parts of all servers that wrote the checkpoint, the coordinator has seen before a job begins.
+    """
 
     def __init__(self, directory: Path) -> None:
         """Raises `CheckpointError` when the manifest is missing or cannot be understood."""
         self.directory = directory
         self.manifest = read_manifest(directory, _Manifest)
-        about = self.manifest.files
-        try:
-            self._names = {(one["part"], one["server"], one.get("table")): name for name, one in about.items()}
-            self.servers = sorted({str(server) for _, server, _ in self._names})
-            self.tables = sorted({str(table) for _, _, table in self._names if table is not None})
-        except (KeyError, TypeError) as error:
-            path = directory / MANIFEST_NAME
-            raise CheckpointError(f"{path} is not a manifest: {error!r}", file=str(path), field="files") from error
+        files = described_files(directory, self.manifest.files)
+        self._names = {part_of(about): name for name, about in files.items()}
+        self.servers = sorted({about.server for about in files.values()})
+        self.tables = sorted({about.table for about in files.values() if isinstance(about, RowsFile)})
 
     def expect_tables(self, tables: Sequence[str]) -> None:
         """Raises `CheckpointError` unless the checkpoint has exactly these tables."""
@@ -142,8 +142,8 @@ class Checkpoint:
 
     def _name(self, part: str, server: str, table: str | None) -> str:
         what = part if table is None else f"table {table}: {part}"
-        name = self._names.get((part, server, table))
-        if name is None or not is_plain_name(name):
+        name = self._names.get((server, part, table))
+        if name is None:
             raise CheckpointError(
                 f"{self.directory}: {what} of server {server} is missing",
                 file=str(self.directory / MANIFEST_NAME),

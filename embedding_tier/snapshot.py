@@ -176,7 +176,7 @@ class Snapshot:
                 files[name] = self._write_table(self._directory / name, cut)
                 self._end_cut(cut)
             if self._dense is not None:
-                files |= write_dense(self._directory, self._dense, self._server)
+                files |= write_dense(self._directory, self._dense, self._server, self._message.version)
                 self._moved()
             flush(self._directory)
             if self._cancelled.is_set():

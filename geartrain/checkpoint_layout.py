@@ -21,9 +21,12 @@ Its first field, `crc32`, is the checksum of every byte that comes after that fi
 """
 
 _CHECKSUM_FIELD = "crc32"
+_ABSENT_OR_UNKNOWN = re.compile(r"Object (missing required|contains unknown) field `(.*)`", re.DOTALL)
 _CHECKSUM_LINE = re.compile(rb'\{\n "crc32": ([0-9]+),\n')
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Version = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
+"""Rows keep theirs in 32 bits."""
 
 
 class BaseCheckpoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -32,7 +35,7 @@ class BaseCheckpoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     checkpoint: str
     job: str
     term: Count
-    version: Count
+    version: Version
 
 
 class Described(Protocol):
@@ -83,8 +86,10 @@ def read_manifest(directory: Path, kind: type[_Manifest]) -> _Manifest:
     fields = content[line.end() :]
     try:
         manifest = msgspec.json.decode(b"{" + fields, type=kind)
+    except msgspec.ValidationError as error:
+        raise manifest_refusal(directory, *wrong_field(error)) from error
     except (ValueError, RecursionError) as error:  # msgspec's own are ValueErrors
-        raise CheckpointError(f"{path} is damaged: {error}", file=str(path), field=str(error)) from error
+        raise CheckpointError(f"{path} is damaged: {error}", file=str(path), field=MANIFEST_NAME) from error
     if content != _sealed(fields):
         told, got = line[1].decode(), zlib.crc32(fields)
         raise CheckpointError(
@@ -100,6 +105,22 @@ def read_manifest(directory: Path, kind: type[_Manifest]) -> _Manifest:
 def _sealed(fields: bytes) -> bytes:
     """A manifest of these fields (JSON without its first brace), the checksum before them."""
     return b'{\n "crc32": %d,\n' % zlib.crc32(fields) + fields
+
+
+def wrong_field(error: msgspec.ValidationError, below: str = "") -> tuple[str, str]:
+    """The path of the field that is not what it must be, `below` before it, and what is expected of it."""
+    reason, _, place = str(error).rpartition(" - at `$") if " - at `$" in str(error) else (str(error), "", "")
+    path = below + place.removesuffix("`")
+    odd = _ABSENT_OR_UNKNOWN.fullmatch(reason)
+    if odd is not None:
+        path, reason = f"{path}.{odd[2]}", "no such field is known" if "unknown" in odd[1] else "the field is missing"
+    return path.removeprefix("."), reason[:1].lower() + reason[1:]
+
+
+def manifest_refusal(directory: Path, field: str, reason: str) -> CheckpointError:
+    """The error for a manifest that says something of a field that cannot be."""
+    path = directory / MANIFEST_NAME
+    return CheckpointError(f"{path} is damaged: {field}: {reason}", file=str(path), field=field)
 
 
 def is_plain_name(name: str) -> bool:

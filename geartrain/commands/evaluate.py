@@ -95,9 +95,9 @@ def predict(
 def _config_of(checkpoint: Path) -> JobConfig:
     """The config that a checkpoint's model was trained with. Raises `CheckpointError`."""
     from coordinator.checkpoints import load_manifest
-    from geartrain.config import JobConfig
+    from coordinator.restoring import trained_config
 
-    return JobConfig.from_resolved(load_manifest(checkpoint).config)
+    return trained_config(checkpoint, load_manifest(checkpoint))
 
 
 def _reading(config: JobConfig, pattern: str) -> JobConfig:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from snapshot_servers import Server, cluster
+from snapshot_servers import SEGMENTS, Server, cluster
 
 from coordinator.checkpoints import FORMAT, BestSoFar, DataStatistics, Manifest
 from coordinator.cut_folders import CutFolders
@@ -56,9 +56,11 @@ def save_and_save(root: Path, num_saves: int, full_every: int, saved: Callable[[
             metrics={},
             best=BestSoFar(0, None, {}, None, 0),
             index=DataStatistics({}, {}),
-            segments=[],
-            dense_optimizer={},
+            segments=SEGMENTS,
+            dense_optimizer={"type": "adam"},
+            servers=[server.name for server in servers],
             files=files,
+            pass_versions=list(range(version)),
             base=cut.base,
         )
         done = keeper.publish(cut, manifest, is_best=True)

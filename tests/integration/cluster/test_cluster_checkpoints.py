@@ -225,6 +225,28 @@ def forget_rows(checkpoint: Path) -> str:
     return "table"
 
 
+def forget_server(checkpoint: Path) -> str:
+    """The other one's files make up a smaller checkpoint, which could be loaded."""
+    told = manifest(checkpoint)
+    told["files"] = {name: about for name, about in told["files"].items() if about["server"] != "s0"}
+    write_manifest(checkpoint, told)
+    return "files: the rows of server s0 and table "
+
+
+def say_server_oddly(checkpoint: Path) -> str:
+    told = manifest(checkpoint)
+    told["files"]["table-item.s0.rows"]["server"] = [1]
+    write_manifest(checkpoint, told)
+    return 'files["table-item.s0.rows"].server: expected'
+
+
+def say_dim_oddly(checkpoint: Path) -> str:
+    told = manifest(checkpoint)
+    told["files"]["table-item.s0.rows"]["dim"] += 1
+    write_manifest(checkpoint, told)
+    return 'files["table-item.s0.rows"].dim: expected'
+
+
 def flip_in_manifest(checkpoint: Path) -> str:
     file = checkpoint / "manifest.json"
     file.write_bytes(file.read_bytes().replace(b'"seed": 1', b'"seed": 3'))
@@ -237,7 +259,10 @@ def cut_manifest(checkpoint: Path) -> str:
     return file.name
 
 
-DAMAGES = [truncate, flip, remove, forget_table, forget_rows, flip_in_manifest, cut_manifest]
+DAMAGES = [
+    *(truncate, flip, remove, forget_table, forget_rows, forget_server, say_server_oddly, say_dim_oddly),
+    *(flip_in_manifest, cut_manifest),
+]
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

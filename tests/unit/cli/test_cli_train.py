@@ -164,10 +164,33 @@ def checkpoint(tmp_path: Path) -> Path:
 
     folder = tmp_path / "checkpoints" / "pass-3"
     folder.mkdir(parents=True)
+    config = load_config(write_job(tmp_path))
+    written = {"bytes": 0, "crc32": 0, "server": "s0", "version": 6}
+    dense = {**written, "start": 0, "stop": 0, "optimizer": config.training.dense_optimizer.type}
+    rows = {
+        "part": "rows",
+        "num_rows": 0,
+        "num_deleted": 0,
+        "state_width": 0,
+        "sketch_bytes": 0,
+        "kind": "full",
+        "base": None,
+    }
+    files = {
+        table.name: {
+            **written,
+            **rows,
+            "table": table.name,
+            "dim": table.dim,
+            "row_dtype": table.row_dtype,
+            "optimizer": table.optimizer["type"],
+        }
+        for table in config.table_specs()
+    } | {part: {**dense, "part": part} for part in ("dense", "dense_states")}
     manifest = {
         "format": FORMAT,
         "job": "tiny-1",
-        "config": load_config(write_job(tmp_path)).to_dict(),
+        "config": config.to_dict(),
         "version": 6,
         "term": 1,
         "passes_done": 3,
@@ -178,10 +201,13 @@ def checkpoint(tmp_path: Path) -> Path:
         "best": {"pass_index": 2, "version": 6, "metrics": {}, "value": None, "without_gain": 0},
         "index": {"standard": {}, "key_kinds": {}},
         "segments": [],
-        "dense_optimizer": {},
-        "files": {"user": {"bytes": 0, "crc32": 0, "server": "s0", "table": "user", "part": "rows", "kind": "full"}},
+        "dense_optimizer": config.training.dense_optimizer.model_dump(mode="json"),
+        "servers": ["s0"],
+        "files": files,
+        "pass_versions": [0, 2, 4],
     }
-    (folder / "user").touch()
+    for name in files:
+        (folder / name).touch()
     write_manifest(folder, manifest)
     return folder
 
@@ -200,6 +226,30 @@ def test_evaluate_needs_no_config(tmp_path: Path, checkpoint: Path) -> None:
     assert StandIn.task == {"kind": "evaluate", "checkpoint": str(checkpoint), "split": "valid"}
     assert StandIn.config["data"]["root"] == str(tmp_path)
     assert StandIn.spec.logs_dir is None
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("server", [1]), ("server", "s1"), ("dim", 99), ("version", 61), ("kind", "delta")]
+)
+@pytest.mark.parametrize("command", ["evaluate", "predict", "train"])
+def test_an_odd_manifest_is_refused_before_anything_starts(
+    tmp_path: Path, checkpoint: Path, command: str, field: str, value: Any
+) -> None:
+    from geartrain.checkpoint_layout import write_manifest
+
+    told = json.loads((checkpoint / "manifest.json").read_text())
+    del told["crc32"]
+    told["files"]["user"][field] = value
+    write_manifest(checkpoint, told)
+    options = {
+        "evaluate": ["evaluate", str(checkpoint)],
+        "predict": ["predict", str(checkpoint), "--input", "*.csv", "--out", "scores.csv"],
+        "train": ["train", str(write_job(tmp_path)), "--resume", str(checkpoint)],
+    }
+    StandIn.task = {}
+    result = run(*options[command])
+    assert (result.exit_code, StandIn.task) == (2, {})
+    assert f"{checkpoint}/manifest.json is damaged: " in result.stderr
 
 
 def test_evaluate_with_another_config(tmp_path: Path, checkpoint: Path) -> None:

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import json
 import os
-import zlib
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from checkpoint_folders import cut, manifest
+from checkpoint_folders import ROWS, cut, files, manifest, rows_file
 
 from coordinator.checkpoints import FORMAT, load_manifest
-from geartrain.checkpoint_layout import MANIFEST_NAME
+from geartrain.checkpoint_layout import MANIFEST_NAME, write_manifest
 from geartrain.errors import CheckpointError
 
 BASE = {"checkpoint": "full", "job": "job", "term": 1, "version": 3}
-WHOLE = {"bytes": 4, "crc32": zlib.crc32(b"abcd"), "server": "s0", "table": "t", "kind": "full"}
 
 
 @pytest.fixture
 def delta(tmp_path: Path) -> Path:
-    cut(tmp_path, "full", files={"t.rows": WHOLE})
-    return cut(tmp_path, "delta", version=5, base=BASE, files={"t.rows": {**WHOLE, "kind": "delta"}})
+    cut(tmp_path, "full")
+    return cut(tmp_path, "delta", version=5, base=BASE, files=files(5, kind="delta", base=3))
 
 
 def test_a_delta_is_checked_with_its_base(delta: Path) -> None:
@@ -44,18 +42,36 @@ def test_a_delta_without_its_base_is_refused_by_name(delta: Path) -> None:
 
 @pytest.mark.parametrize("changes", [{"job": "other"}, {"term": 2}, {"version": 4}])
 def test_another_checkpoint_of_the_bases_name_is_refused(tmp_path: Path, delta: Path, changes: dict[str, Any]) -> None:
-    cut(tmp_path, "full", files={"t.rows": WHOLE}, **changes)
+    cut(tmp_path, "full", **changes)
     with pytest.raises(CheckpointError) as caught:
         load_manifest(delta)
     assert caught.value.facts["field"] == f"base.{next(iter(changes))}"
 
 
-@pytest.mark.parametrize("about", [{"table": "other"}, {"server": "s1"}, {"kind": "delta"}, {"kind": None}])
-def test_a_base_without_the_whole_file_is_refused(tmp_path: Path, delta: Path, about: dict[str, Any]) -> None:
-    cut(tmp_path, "full", files={"t.rows": {**WHOLE, **about}})
+def test_a_base_without_the_whole_file_is_refused(tmp_path: Path, delta: Path) -> None:
+    cut(tmp_path, "full", files={**files(), "t.rows": rows_file("s0", "other")})
     with pytest.raises(CheckpointError) as caught:
         load_manifest(delta)
     assert caught.value.facts["field"] == "base.files: table t of server s0"
+
+
+def test_a_base_that_is_a_delta_is_refused(tmp_path: Path, delta: Path) -> None:
+    cut(tmp_path, "full", base={**BASE, "version": 2}, files=files(kind="delta", base=2))
+    with pytest.raises(CheckpointError) as caught:
+        load_manifest(delta)
+    assert caught.value.facts["field"] == "base.files: table t of server s0"
+
+
+def test_a_base_of_other_servers_is_refused(tmp_path: Path, delta: Path) -> None:
+    """Its rows of a server that the delta does not know would be left out."""
+    both = {**files(), **{f"{name}.s1": about for name, about in files(server="s1").items()}}
+    path = cut(tmp_path, "full", servers=["s0", "s1"], files=both)
+    for name in both:
+        (path / name).write_bytes(ROWS if "rows" in name else b"")
+    load_manifest(path)
+    with pytest.raises(CheckpointError, match="servers: expected s0, s1 as in the base, got s0") as caught:
+        load_manifest(delta)
+    assert caught.value.facts["file"] == str(delta / MANIFEST_NAME)
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../full", "/full", ".tmp-full", "delta", "a/b", "a\0b"])
@@ -91,8 +107,6 @@ def test_a_damaged_checkpoint_is_refused_naming_the_file(tmp_path: Path, damage:
     [
         {"format": FORMAT - 1},
         {"format": FORMAT + 1},
-        {"files": {"../outside": {"bytes": 1}}},
-        {"files": {"a/b": {"bytes": 1}}},
         {"version": "three"},
         {"version": -1},
         {"passes_done": 2**63},
@@ -117,6 +131,16 @@ def test_a_damaged_part_of_the_manifest_is_named(tmp_path: Path, changes: dict[s
     with pytest.raises(CheckpointError) as caught:
         load_manifest(cut(tmp_path, "pass-1", **changes))
     assert field in caught.value.facts["field"]
+
+
+@pytest.mark.parametrize("number", [2, FORMAT + 1])
+def test_another_format_is_refused_by_its_number(tmp_path: Path, number: int) -> None:
+    """Also where it has other fields than this one."""
+    path = cut(tmp_path, "pass-1")
+    write_manifest(path, {"format": number, "job": "job", "files": {}})
+    with pytest.raises(CheckpointError, match=f"format {number} is not known, expected {FORMAT}") as caught:
+        load_manifest(path)
+    assert (caught.value.facts["file"], caught.value.facts["field"]) == (str(path / MANIFEST_NAME), "format")
 
 
 def test_every_byte_of_the_manifest_counts(tmp_path: Path) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import zlib
 from pathlib import Path
 
 import pytest
-from checkpoint_folders import cut, manifest
+from checkpoint_folders import cut, files, manifest, write_files
 from scripted_nodes import ScriptedNodes, data_index, job_config
 
 from coordinator.checkpoints import load_manifest
@@ -38,9 +37,9 @@ def test_a_cut_replaces_one_of_the_same_name_and_removes_the_expired(tmp_path: P
     cut(tmp_path, "pass-1")
     temporary = tmp_path / ".tmp-again"
     folders.prepare(temporary)
-    (temporary / "t.rows").write_bytes(b"wxyz")
-    files = {"t.rows": {"bytes": 4, "crc32": zlib.crc32(b"wxyz")}}
-    folders.publish(temporary, tmp_path / "pass-1", manifest(version=4, files=files), (old, tmp_path / "gone-already"))
+    write_files(temporary, b"wxyz")
+    told = manifest(version=4, files=files(4, b"wxyz"))
+    folders.publish(temporary, tmp_path / "pass-1", told, (old, tmp_path / "gone-already"))
     assert load_manifest(tmp_path / "pass-1").version == 4
     assert names(tmp_path) == ["pass-1"]
 
@@ -125,7 +124,7 @@ def test_a_death_in_the_middle_of_a_removal_leaves_no_half_of_a_checkpoint(
 ) -> None:
     old = cut(tmp_path, "old")
     folders.prepare(tmp_path / ".tmp-new")
-    (tmp_path / ".tmp-new" / "t.rows").write_bytes(b"abcd")
+    write_files(tmp_path / ".tmp-new")
 
     def dies(path: Path, ignore_errors: bool = False) -> None:
         if path.exists():

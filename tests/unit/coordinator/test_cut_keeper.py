@@ -30,7 +30,9 @@ def manifest(cut: PendingCut, number: int, **changes: Any) -> Manifest:
         index=DataStatistics({}, {}),
         segments=[],
         dense_optimizer={},
+        servers=["s0"],
         files={},
+        pass_versions=[10 * one for one in range(number + 1)],
         base=cut.base,
     )
     return msgspec.structs.replace(whole, **changes)

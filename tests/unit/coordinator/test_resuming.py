@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 import msgspec
 import pytest
+from checkpoint_folders import dense_files, rows_file
 from pydantic import BaseModel
 from scripted_nodes import ScriptedNodes, data_index, job_config
 
@@ -112,8 +113,9 @@ def test_speed_scale_and_length_may_change(manifest: Manifest, override: str) ->
 
 def test_a_run_that_begins_with_the_parameters_may_change_more(manifest: Manifest, tmp_path: Path) -> None:
     """What is refused is refused for `resume` alone; init-from cares for what parameters mean."""
-    about = {"server": "s0", "table": "user", "part": "rows"}
-    whole = msgspec.structs.replace(manifest, files={"user": about, "item": {**about, "table": "item"}})
+    rows = {f"{server}.rows": rows_file(server, "user", optimizer="adam", dim=3) for server in manifest.servers}
+    dense = {name: about for server in manifest.servers for name, about in dense_files(server, 0, 0).items()}
+    whole = msgspec.structs.replace(manifest, files={**rows, **dense})
     other = config_of("training.seed=7", "training.passes=1", "tables={user: {initializer: {type: zero}}}")
     check_restorable(tmp_path, whole, other, resumes=False)
     with pytest.raises(CheckpointError, match=r"cannot be resumed: training\.seed is 1 there and 7"):
