@@ -78,6 +78,7 @@ class Membership:
         self._token = token
         self._lease_s = lease_s
         self._nodes: dict[str, Node] = {}
+        self._ticked_s: float | None = None
 
     def handle(self, event: MemberEvent, now_s: float) -> list[MemberCommand]:
         """What an event changes; a refusal changes nothing. A heartbeat that renews a lease needs no command."""
@@ -91,7 +92,13 @@ class Membership:
         return []
 
     def tick(self, now_s: float) -> list[MemberCommand]:
-        """The nodes that were silent for longer than the lease."""
+        """The nodes that were silent for longer than the lease.
+
+        Who looks so rarely that it must have stood still itself knows of no silence: every node has a new lease then.
+        """
+        if self._ticked_s is not None and now_s - self._ticked_s > self._lease_s / 2:
+            self._nodes = {name: replace(node, last_seen_s=now_s) for name, node in self._nodes.items()}
+        self._ticked_s = now_s
         return [
             self._lose(
                 node, f"{node.name} is silent for {now_s - node.last_seen_s:.1f} s, the lease is {self._lease_s:g} s"

@@ -120,6 +120,14 @@ def test_a_node_that_is_silent_for_longer_than_its_lease_is_lost(members: Member
     assert members.tick(LEASE_S + 0.3) == [], "it is lost once"
 
 
+def test_a_coordinator_that_stood_still_takes_its_own_pause_for_nobodys_silence(members: Membership) -> None:
+    join(members, register(incarnation=1))
+    woke_s = 1.0 + 8 * LEASE_S
+    assert members.tick(1.0) == members.tick(woke_s) == []
+    ticks = [members.tick(woke_s + tenths / 10) for tenths in range(1, int(10 * LEASE_S) + 2)]
+    assert [len(lost) for lost in ticks] == [0] * (len(ticks) - 1) + [1], "who stays silent is lost a lease later"
+
+
 def test_a_lost_node_is_not_heard_again(members: Membership) -> None:
     join(members, register(incarnation=1))
     members.tick(60.0)
