@@ -146,9 +146,7 @@ class RowStore:
         sketch_totals: Keys,
     ) -> None: ...
 
-def pull_tables(
-    stores: Sequence[RowStore], keys: Keys, counts: Indices, out: Floats, durations_ns: Indices
-) -> None: ...
+def pull_tables(stores: Sequence[RowStore], keys: Keys, counts: Indices, out: Floats) -> None: ...
 def apply_tables(
     stores: Sequence[RowStore],
     workers: Sequence[tuple[Keys, Floats, Floats, Floats, Indices, float]],

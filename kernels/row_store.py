@@ -93,7 +93,8 @@ class RowStore:
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes in use by the index, the rows, the admission counters and the log of deletions."""
+        """Bytes in use by the index, the rows, the admission counters, the log of deletions and what is kept of rows
+        for a cut under way."""
         return self._rows.memory_bytes
 
     @property

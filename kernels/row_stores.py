@@ -38,8 +38,8 @@ class WorkerRows(NamedTuple):
     weight: float
 
 
-def pull_tables(stores: Sequence[RowStore], keys: Keys, counts: Indices, out: Floats) -> Indices:
-    """`RowStore.pull` of each table, all of one dim, in order; the nanoseconds that each took, int64[T].
+def pull_tables(stores: Sequence[RowStore], keys: Keys, counts: Indices, out: Floats) -> None:
+    """`RowStore.pull` of each table, all of one dim, in order.
 
     `keys` uint64[N]; `counts` int64[T]; `out` float32[N, D] owned by the caller. The caller keeps writers out, as for
     every pull. Raises KernelError.
@@ -47,9 +47,7 @@ def pull_tables(stores: Sequence[RowStore], keys: Keys, counts: Indices, out: Fl
     require_array("keys", keys, np.uint64, None)
     require_output("out", out, np.float32, len(keys), _dim(stores))
     _require_counts("counts", counts, len(stores), len(keys))
-    durations_ns = np.empty(len(stores), dtype=np.int64)
-    native.pull_tables([store.compiled for store in stores], keys, counts, out, durations_ns)
-    return durations_ns
+    native.pull_tables([store.compiled for store in stores], keys, counts, out)
 
 
 def apply_tables(

@@ -69,7 +69,12 @@ def train(
 
 
 def _check_output(checkpoints: Path, resumes: bool) -> None:
-    """Raises `ConfigError` where a run would write among another run's checkpoints."""
+    """Raises `ConfigError` where a run would write among another run's checkpoints. What a run left there that was
+    stopped in the middle of a save is no checkpoint, and goes."""
+    from coordinator.cut_folders import CutFolders
+
+    if checkpoints.is_dir():
+        CutFolders().clear(checkpoints)
     if not resumes and checkpoints.is_dir() and any(checkpoints.iterdir()):
         raise ConfigError(
             f"--output: {checkpoints} has checkpoints of an earlier run; name another folder, or go on with --resume",

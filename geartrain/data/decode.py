@@ -17,6 +17,7 @@ from geartrain.data.chunks import Chunk
 from geartrain.data.columns import Origin, bags, buckets, categories, labels, numbers, transformed
 from geartrain.data.files import OpenFiles
 from geartrain.data.schema import DataSchema, NumericInput
+from geartrain.errors import ConfigError
 from geartrain.types import Floats, Indices, Keys, Places
 from kernels.take_columns import take_columns
 
@@ -142,6 +143,7 @@ def _slot_major(
     if len(singles) == len(schema.slots):
         if schema.group_slot is not None:
             group_ids = singles[schema.group_slot].copy()
+        require_places(singles.size, num_samples)
         return singles.reshape(-1), np.arange(singles.size + 1, dtype=np.int32), group_ids
     keys: list[Keys] = []
     sizes = [np.zeros(1, dtype=np.int64)]
@@ -160,5 +162,18 @@ def _slot_major(
             if place == schema.group_slot:
                 group_ids = singles[next_single].copy()
             next_single += 1
-    bag_offsets = np.cumsum(np.concatenate(sizes), dtype=np.int32)
+    ends = np.cumsum(np.concatenate(sizes))
+    require_places(int(ends[-1]), num_samples)
+    bag_offsets = ends.astype(np.int32)
     return np.concatenate(keys or [np.empty(0, dtype=np.uint64)]), bag_offsets, group_ids
+
+
+def require_places(num_values: int, num_samples: int) -> None:
+    """Raise ConfigError where a batch of so many samples has more values than `Places` number."""
+    if num_values >= 2**31:
+        raise ConfigError(
+            f"training.batch_size: expected fewer than 2**31 values, {num_samples} samples have {num_values}",
+            field="training.batch_size",
+            value=num_samples,
+            expected="batches of fewer than 2**31 values",
+        )

@@ -3,8 +3,6 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include <chrono>
-
 #include "arrays.h"
 #include "row_store.h"
 
@@ -14,25 +12,16 @@ namespace geartrain {
 using WorkerArrays = std::tuple<Vector<const uint64_t>, Matrix<const float>, Vector<const float>, Vector<const float>,
                                 Vector<const int64_t>, float>;
 
-static int64_t now_ns() {
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-        .count();
-}
-
 static void pull_tables(const std::vector<const RowStore*>& stores, Vector<const uint64_t> keys,
-                        Vector<const int64_t> counts, Matrix<float> out, Vector<int64_t> durations_ns) {
+                        Vector<const int64_t> counts, Matrix<float> out) {
     const nb::gil_scoped_release release;
     const uint64_t* key = keys.data();
     float* row = out.data();
-    int64_t began_ns = now_ns();
     for (size_t table = 0; table < stores.size(); table++) {
         const size_t size = counts.data()[table];
         if (size > 0) stores[table]->pull(key, size, row);
         key += size;
         row += size * out.shape(1);
-        const int64_t ended_ns = now_ns();
-        durations_ns.data()[table] = ended_ns - began_ns;
-        began_ns = ended_ns;
     }
 }
 
@@ -83,7 +72,7 @@ static void apply_tables(const std::vector<RowStore*>& stores, const std::vector
 
 void bind_row_stores(nb::module_& module) {
     module.def("pull_tables", &pull_tables, nb::arg("stores"), array_argument("keys"), array_argument("counts"),
-               array_argument("out"), array_argument("durations_ns"));
+               array_argument("out"));
     module.def("apply_tables", &apply_tables, nb::arg("stores"), nb::arg("workers"), nb::arg("coefficients"),
                nb::arg("version"), nb::arg("num_threads"), array_argument("lives"));
 }

@@ -28,6 +28,7 @@ void Cut::keep(const KeptRows& copies) {
         shard.bytes.insert(shard.bytes.end(), bytes, bytes + row_bytes());
         bytes += row_bytes();
     }
+    kept_bytes_ += copies.rows.size() * (sizeof(uint64_t) + row_bytes());
 }
 
 void Cut::keep_shard(unsigned shard, const ShardIndex& index) {
@@ -94,6 +95,7 @@ uint64_t Cut::write_sketch(unsigned shard, const AdmissionSketch& sketch, uint8_
 
 void Cut::pass(unsigned shard) {
     for (; next_shard_ < shard; next_shard_++) {
+        kept_bytes_ -= kept_[next_shard_].keys.size() * (sizeof(uint64_t) + row_bytes());
         kept_[next_shard_] = {};
         deleted_[next_shard_] = {};
         sketches_.erase(next_shard_);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -106,6 +107,9 @@ public:
     // Shards before `shard` have been read: what was kept of them is forgotten.
     void pass(unsigned shard);
 
+    // Of the rows that were kept. May be asked for while shards are passed.
+    size_t memory_bytes() const { return kept_bytes_; }
+
 private:
     struct KeptShard {
         std::vector<uint64_t> keys;
@@ -124,6 +128,7 @@ private:
     const RowArena& arena_;
     unsigned next_shard_ = 0;
     KeptShard kept_[kNumShards];
+    std::atomic<size_t> kept_bytes_ = 0;
     bool kept_whole_[kNumShards] = {};
     std::vector<uint64_t> deleted_[kNumShards];
     std::array<bool, kNumShards> decayed_ = {};

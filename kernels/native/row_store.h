@@ -50,7 +50,8 @@ public:
     size_t num_rows() const { return num_rows_; }
     uint32_t num_rows(unsigned shard) const { return index_.num_keys(shard); }
     size_t memory_bytes() const {
-        return index_.memory_bytes() + arena_.memory_bytes() + sketch_.memory_bytes() + deletions_.memory_bytes();
+        return index_.memory_bytes() + arena_.memory_bytes() + sketch_.memory_bytes() + deletions_.memory_bytes() +
+               (cut_ != nullptr ? cut_->memory_bytes() : 0);
     }
     uint64_t longest_growth_ns() const { return longest_growth_ns_; }
     std::vector<HottestRows::Row> hottest() const { return hottest_.sorted(); }

@@ -252,3 +252,20 @@ def test_what_is_no_part_of_a_cut_is_refused() -> None:
     with pytest.raises(KernelError, match="first_shard"):
         store.cut_shards(9, 11)
     assert store.delta_base == 5
+
+
+def test_rows_that_are_kept_for_a_cut_count_as_memory_until_they_are_read() -> None:
+    num_rows = 4096
+    store, keys = RowStore(DIM, "adagrad", UNIFORM), np.arange(num_rows, dtype=np.uint64)
+    store.apply([contribution(keys, DIM, 1)], RULES[0], 1)
+    before = store.memory_bytes
+    store.begin_cut(1, None)
+    store.apply([contribution(keys, DIM, 2)], RULES[0], 2)
+    kept = num_rows * (8 + 4 * DIM + 4 * DIM + 12)  # key, values, states, statistics
+    assert store.memory_bytes - before == kept
+    store.cut_shards(0, NUM_SHARDS // 2)
+    assert 0.4 * kept < store.memory_bytes - before < 0.6 * kept
+    store.cut_shards(NUM_SHARDS // 2, NUM_SHARDS)
+    assert store.memory_bytes == before
+    store.end_cut()
+    assert store.memory_bytes == before

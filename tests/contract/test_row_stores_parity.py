@@ -66,8 +66,7 @@ def test_a_pull_of_all_tables_matches_pulls_of_each(tables: tuple[list[int], ...
         store.apply([contribution(born, DIM, 3, shows=50.0)], RULES[0], 1)
     keys = [keys_from(values) for values in tables]
     out = np.full((sum(map(len, keys)), DIM), np.nan, dtype=np.float32)
-    durations_ns = pull_tables(stores, np.concatenate(keys), np.array([len(one) for one in keys]), out)
-    assert durations_ns.shape == (3,) and (durations_ns >= 0).all()
+    pull_tables(stores, np.concatenate(keys), np.array([len(one) for one in keys]), out)
     expected = [np.empty((len(one), DIM), dtype=np.float32) for one in keys]
     for store, one, rows in zip(stores, keys, expected, strict=True):
         store.pull(one, rows)
@@ -76,7 +75,7 @@ def test_a_pull_of_all_tables_matches_pulls_of_each(tables: tuple[list[int], ...
 
 def test_no_tables_have_no_rows() -> None:
     nothing = np.empty(0, dtype=np.int64)
-    assert len(pull_tables([], keys_from([]), nothing, np.empty((0, 0), dtype=np.float32))) == 0
+    pull_tables([], keys_from([]), nothing, np.empty((0, 0), dtype=np.float32))
     assert apply_tables([], [], [], 1, []).shape == (0, 3)
 
 
@@ -87,8 +86,8 @@ def test_bad_arguments_are_refused_by_name() -> None:
     good = joined([contribution(keys[:2], DIM, 0), contribution(keys[:0], DIM, 0), contribution(keys[2:], DIM, 0)], 1.0)
     rules = [RULES[0]] * 3
 
-    def pull(counts: object) -> object:
-        return pull_tables(stores, keys, counts, out)  # type: ignore[arg-type]
+    def pull(counts: object) -> None:
+        pull_tables(stores, keys, counts, out)  # type: ignore[arg-type]
 
     def apply(**changes: object) -> object:
         return apply_tables(stores, [good, good._replace(**changes)], rules, 1, THREADS)  # type: ignore[arg-type]

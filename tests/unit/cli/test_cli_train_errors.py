@@ -138,6 +138,21 @@ def test_an_output_that_another_run_writes_to(tmp_path: Path, no_processes: None
     assert line == f"error: --output: expected a folder that no other run writes to, got {output}\n"
 
 
+def test_what_a_stopped_save_left_is_no_checkpoint_of_an_earlier_run(tmp_path: Path, no_processes: None) -> None:
+    config, output = write_job(tmp_path), tmp_path / "output"
+    left, under_way = (output / "checkpoints" / f".tmp-pass-0001-version-{number:08}" for number in (1, 2))
+    left.mkdir(parents=True)
+    (left / "table.rows").write_bytes(b"half")
+    with locked_folder(output, "--output"):
+        line = refusal(str(config), "--output", str(output))
+    assert "no other run writes to" in line, "only the next check refuses it"
+    assert list((output / "checkpoints").iterdir()) == []
+    under_way.mkdir()
+    with locked_folder(under_way, "--output"):
+        line = refusal(str(config), "--output", str(output))
+    assert "has checkpoints of an earlier run" in line and under_way.is_dir()
+
+
 def test_an_output_with_the_checkpoints_of_an_earlier_run(tmp_path: Path, no_processes: None) -> None:
     config, output = write_job(tmp_path), tmp_path / "output"
     (output / "checkpoints" / "pass-0001-version-00000004").mkdir(parents=True)
