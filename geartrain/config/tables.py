@@ -63,9 +63,10 @@ class TableConfig(Section):
     """The most rows that the table may have over all servers; no limit when left out everywhere.
 
     Each of the 1,024 shards has an equal part of the rows and makes room in itself: when it is full, a sixteenth of its
-    part leaves at once, so a full table holds 94% to 100% of max_rows. Ids are spread over shards by a hash: with fewer
-    than 100,000 rows the parts are so small that they fill up unevenly, and with fewer than 1,024 some ids can never
-    have a row."""
+    part leaves at once, so a full table holds 94% to 100% of max_rows, and of the ids in windows nearly as many have a
+    row as with one exact list (1% fewer for 20,000 rows, 2% for 5,000). Ids are spread over shards by a hash: with
+    fewer than 100,000 rows the parts are so small that they fill up unevenly. With fewer than 1,024 only as many shards
+    as there are rows have room, and most ids can never have a row."""
     eviction: Eviction | None = None
     """Whose rows leave a full shard first: lru (when left out everywhere) those whose last update is oldest, lfu those
     with the fewest shows, of the rows that the window does not update. Only with max_rows."""

@@ -207,6 +207,53 @@ def test_a_stream_of_new_ids_stays_within_its_bound(max_rows: int, eviction: str
     assert store.memory_bytes <= max_rows * 120 + 2**18
 
 
+@pytest.mark.parametrize(("max_rows", "error"), [(5_000, 0.02), (20_000, 0.01)])
+@pytest.mark.parametrize("eviction", ["lru", "lfu"])
+def test_a_table_keeps_nearly_the_ids_that_one_without_shards_would_keep(
+    eviction: str, max_rows: int, error: float
+) -> None:
+    """How many ids of Zipf windows have a row, in their second half: at most `error` less than with one exact list."""
+    store, exact, random = (
+        store_with(max_rows=max_rows, eviction=eviction),
+        ExactTable(max_rows, eviction),
+        np.random.default_rng(1),
+    )
+    found, found_by_exact, asked = 0, 0, 0
+    for version in range(1, 81):
+        ids, counts = np.unique(random.zipf(1.2, 2000) % (10 * max_rows), return_counts=True)
+        keys = mix64(ids.astype(np.uint64))
+        if version > 40:
+            rows = np.empty(len(keys), dtype=np.int64)
+            store.lookup(keys, rows)
+            found += int((rows >= 0).sum())
+            found_by_exact += sum(key in exact.rows for key in keys.tolist())
+            asked += len(keys)
+        store.apply([shown(keys, counts)], RULES[0], version)
+        exact.apply(keys.tolist(), counts.tolist(), version)
+    assert found >= found_by_exact - error * asked
+    assert found_by_exact > 0.4 * asked, "or the comparison means nothing"
+
+
+class ExactTable:
+    """What an eviction means without shards: shows and last version of each row."""
+
+    def __init__(self, max_rows: int, eviction: str) -> None:
+        self.rows: dict[int, tuple[int, int]] = {}
+        self._max_rows, self._eviction = max_rows, eviction
+
+    def apply(self, keys: list[int], counts: list[int], version: int) -> None:
+        for key, count in zip(keys, counts, strict=True):
+            self.rows[key] = (self.rows.get(key, (0, 0))[0] + count, version)
+        excess = max(0, len(self.rows) - self._max_rows)
+        for key in sorted(self.rows, key=lambda key: self._order(*self.rows[key], version))[:excess]:
+            del self.rows[key]
+
+    def _order(self, shows: int, last: int, version: int) -> tuple[int, int]:
+        if self._eviction == "lru":
+            return last, 0
+        return int(last == version), shows
+
+
 def test_a_shard_that_was_loaded_over_its_limit_is_brought_under_it_by_the_next_window() -> None:
     keys = shard_keys(3, range(40))
     store = store_with()
