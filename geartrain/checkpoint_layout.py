@@ -20,11 +20,15 @@ MANIFEST_NAME = "manifest.json"
 Its first field, `crc32`, is the checksum of every byte that comes after that field's line.
 """
 
+MAX_MANIFEST_BYTES = 64 << 20
+"""That of a job with hundreds of tables has some hundred thousand."""
+
 _CHECKSUM_FIELD = "crc32"
 _ABSENT_OR_UNKNOWN = re.compile(r"Object (missing required|contains unknown) field `(.*)`", re.DOTALL)
 _CHECKSUM_LINE = re.compile(rb'\{\n "crc32": ([0-9]+),\n')
 
-Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+"""Exact in every reader of JSON."""
 Version = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
 """Rows keep theirs in 32 bits."""
 
@@ -66,6 +70,8 @@ def read_manifest(directory: Path, kind: type[_Manifest]) -> _Manifest:
     try:
         if path.exists() and not path.is_file():  # a pipe would be waited for
             raise OSError(0, "it is no file")
+        if path.stat().st_size > MAX_MANIFEST_BYTES:
+            raise OSError(0, f"it has more than {MAX_MANIFEST_BYTES} bytes")
         content = path.read_bytes()
     except (OSError, ValueError) as error:  # no path has a NUL in it
         why = error.strerror if isinstance(error, OSError) else error
@@ -124,8 +130,9 @@ def manifest_refusal(directory: Path, field: str, reason: str) -> CheckpointErro
 
 
 def is_plain_name(name: str) -> bool:
-    """Whether a manifest may name a file or folder like this: beside it, not hidden, of characters that names have."""
-    return Path(name).name == name != "" and not name.startswith(".") and "\0" not in name
+    """Whether a manifest may name a file or folder like this: beside it, not hidden, as long as names may be."""
+    fits = len(name.encode()) <= 255
+    return fits and Path(name).name == name != "" and not name.startswith(".") and "\0" not in name
 
 
 def base_directory(directory: Path, base: BaseCheckpoint) -> Path:

@@ -12,7 +12,7 @@ import pytest
 from checkpoint_folders import ROWS, cut, files, manifest, rows_file
 
 from coordinator.checkpoints import FORMAT, load_manifest
-from geartrain.checkpoint_layout import MANIFEST_NAME, write_manifest
+from geartrain.checkpoint_layout import MANIFEST_NAME, MAX_MANIFEST_BYTES, write_manifest
 from geartrain.errors import CheckpointError
 
 BASE = {"checkpoint": "full", "job": "job", "term": 1, "version": 3}
@@ -74,7 +74,7 @@ def test_a_base_of_other_servers_is_refused(tmp_path: Path, delta: Path) -> None
     assert caught.value.facts["file"] == str(delta / MANIFEST_NAME)
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "../full", "/full", ".tmp-full", "delta", "a/b", "a\0b"])
+@pytest.mark.parametrize("name", ["", ".", "..", "../full", "/full", ".tmp-full", "delta", "a/b", "a\0b", "é" * 128])
 def test_a_base_is_a_plain_name_beside_it(tmp_path: Path, delta: Path, name: str) -> None:
     path = cut(tmp_path, "delta", version=5, base={**BASE, "checkpoint": name})
     with pytest.raises(CheckpointError, match="expected beside it"):
@@ -87,6 +87,7 @@ def test_a_base_is_a_plain_name_beside_it(tmp_path: Path, delta: Path, name: str
         (lambda path: (path / MANIFEST_NAME).unlink(), None),
         (lambda path: ((path / MANIFEST_NAME).unlink(), os.mkfifo(path / MANIFEST_NAME)), None),
         (lambda path: (path / MANIFEST_NAME).write_bytes(b'{"format": 1'), None),
+        (lambda path: os.truncate(path / MANIFEST_NAME, MAX_MANIFEST_BYTES + 1), "manifest.json"),
         (lambda path: (path / "t.rows").write_bytes(b"abc"), "files"),
         (lambda path: (path / "t.rows").unlink(), "files"),
         (lambda path: (path / "t.rows").write_bytes(b"abce"), "crc32"),

@@ -304,9 +304,9 @@ def test_a_changed_byte_of_the_manifest_is_refused_by_servers(checkpoint: Path) 
     assert (caught.value.facts["file"], caught.value.facts["field"]) == (str(path), "crc32")
 
 
-def test_a_file_name_cannot_leave_the_directory(checkpoint: Path) -> None:
-    name = "table-few.s0.rows"
+@pytest.mark.parametrize("strange", ["../{}/table-few.s0.rows", "x" * 256])
+def test_a_file_name_cannot_leave_the_directory_nor_be_longer_than_any(checkpoint: Path, strange: str) -> None:
     files = manifest(checkpoint)["files"]
-    files[f"../{checkpoint.name}/{name}"] = files.pop(name)
+    files[strange.format(checkpoint.name)] = files.pop("table-few.s0.rows")
     change_manifest(checkpoint, files=files)
     assert "no plain file name" in refused(checkpoint).message
