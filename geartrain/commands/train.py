@@ -72,10 +72,13 @@ def _check_output(checkpoints: Path, resumes: bool) -> None:
     """Raises `ConfigError` where a run would write among another run's checkpoints. What a run left there that was
     stopped in the middle of a save is no checkpoint, and goes."""
     from coordinator.cut_folders import CutFolders
+    from geartrain.launch.home import usable_folder
 
-    if checkpoints.is_dir():
-        CutFolders().clear(checkpoints)
-    if not resumes and checkpoints.is_dir() and any(checkpoints.iterdir()):
+    if not checkpoints.exists():
+        return
+    usable_folder(checkpoints, "--output")
+    CutFolders().clear(checkpoints)
+    if not resumes and any(checkpoints.iterdir()):
         raise ConfigError(
             f"--output: {checkpoints} has checkpoints of an earlier run; name another folder, or go on with --resume",
             field="--output",

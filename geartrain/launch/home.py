@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,7 +32,10 @@ def usable_folder(folder: Path, field: str, mode: int = 0o777) -> Path:
     expected = "a folder that can be written"
     try:
         folder.mkdir(mode=mode, parents=True, exist_ok=True)
-        reason = "" if os.access(folder, os.W_OK | os.X_OK) else "no permission"
+        with tempfile.TemporaryFile(
+            dir=folder
+        ):  # the system's own words if it refuses: no permission, a read-only disk
+            reason = ""
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
     if reason:

@@ -138,6 +138,16 @@ def test_an_output_that_another_run_writes_to(tmp_path: Path, no_processes: None
     assert line == f"error: --output: expected a folder that no other run writes to, got {output}\n"
 
 
+def test_a_file_where_checkpoints_should_go(tmp_path: Path, no_processes: None) -> None:
+    config, output = write_job(tmp_path), tmp_path / "output"
+    output.mkdir()
+    (output / "checkpoints").touch()
+    line = refusal(str(config), "--output", str(output))
+    assert (
+        line == f"error: --output: expected a folder that can be written, got {output / 'checkpoints'} (file exists)\n"
+    )
+
+
 def test_what_a_stopped_save_left_is_no_checkpoint_of_an_earlier_run(tmp_path: Path, no_processes: None) -> None:
     config, output = write_job(tmp_path), tmp_path / "output"
     left, under_way = (output / "checkpoints" / f".tmp-pass-0001-version-{number:08}" for number in (1, 2))
