@@ -2,21 +2,17 @@
 //
 // All arithmetic is on integers, or on floats in a stated order and rounded as IEEE 754 says, so every build gives the
 // same bits; F16C's conversions round alike. An encoded row may lie at any address. Encoders return the first row that
-// is not finite, decoders the first that no encoder makes, or -1.
+// is not finite, decoders the first that no encoder makes, or -1. What is here for single rows is what builds without
+// AVX2 run, and what tells which row of several is refused; wire_codec_eights.h has the other.
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "arrays.h"
-
-#if defined(__AVX2__) && defined(__F16C__)
-#define GEARTRAIN_EIGHTS
-#include <immintrin.h>
-#endif
+#include "wire_codec_eights.h"
 
 namespace geartrain {
 
-constexpr int32_t kMagnitude = 0x7FFFFFFF, kInfinity = 0x7F800000;
-constexpr int32_t kBias = 127, kLeastExponent = 15, kTopExponent = 14;
 constexpr int64_t kNone = -1;
 
 template <typename T>
@@ -37,45 +33,10 @@ static inline To bits_as(const From& value) {
     return load<To>(&value);
 }
 
-#ifdef GEARTRAIN_EIGHTS
-// `body(d)` for the values from d to d + 8; the last eight may overlap those before. How many of `size` are done then.
-template <typename Body>
-static inline size_t in_eights(size_t size, Body body) {
-    if (size < 8) return 0;
-    for (size_t d = 0; d + 8 <= size; d += 8) body(d);
-    if (size % 8 != 0) body(size - 8);
-    return size;
-}
-
-template <typename Pick>
-static inline int32_t over_lanes(__m256i lanes, Pick pick) {
-    __m128i half = pick(_mm256_castsi256_si128(lanes), _mm256_extracti128_si256(lanes, 1));
-    half = pick(half, _mm_unpackhi_epi64(half, half));
-    return _mm_cvtsi128_si32(pick(half, _mm_shuffle_epi32(half, 1)));
-}
-
-static inline int32_t largest_of(__m256i lanes) {
-    return over_lanes(lanes, [](__m128i a, __m128i b) { return _mm_max_epi32(a, b); });
-}
-
-static inline int32_t least_of(__m256i lanes) {
-    return over_lanes(lanes, [](__m128i a, __m128i b) { return _mm_min_epi32(a, b); });
-}
-#endif
-
 // The largest of the magnitudes, as the integer of its bits.
 static inline int32_t largest_magnitude(const float* __restrict values, size_t size) {
     int32_t largest = 0;
-    size_t d = 0;
-#ifdef GEARTRAIN_EIGHTS
-    const __m256i mask = _mm256_set1_epi32(kMagnitude);
-    __m256i lanes = _mm256_setzero_si256();
-    d = in_eights(size, [&](size_t at) {
-        lanes = _mm256_max_epi32(lanes, _mm256_and_si256(load<__m256i>(values + at), mask));
-    });
-    largest = largest_of(lanes);
-#endif
-    for (; d < size; d++) largest = std::max(largest, load<int32_t>(values + d) & kMagnitude);
+    for (size_t d = 0; d < size; d++) largest = std::max(largest, load<int32_t>(values + d) & kMagnitude);
     return largest;
 }
 
@@ -93,7 +54,7 @@ static inline float unscale_of(int32_t exponent) { return bits_as<float>((expone
 
 // --- fp16 ------------------------------------------------------------------------------------------------------------
 
-constexpr int32_t kLargestHalf = 0x77FF, kHalfBias = 112 << 23, kLeastNormalHalf = 113 << 23;
+constexpr int32_t kHalfBias = 112 << 23, kLeastNormalHalf = 113 << 23;
 
 // Of |value| < 2^15: the nearest half, ties to even, but not 2^15.
 static inline uint16_t half_of(float value) {
@@ -114,36 +75,13 @@ static inline float float_of(uint16_t half) {
 }
 
 static inline void to_halves(const float* __restrict from, float scale, uint8_t* __restrict to, size_t dim) {
-    size_t d = 0;
-#ifdef GEARTRAIN_EIGHTS
-    const __m256 scales = _mm256_set1_ps(scale);
-    const __m128i sign_bit = _mm_set1_epi16(INT16_MIN), most = _mm_set1_epi16(kLargestHalf);
-    d = in_eights(dim, [&](size_t at) {
-        const __m256 scaled = _mm256_mul_ps(_mm256_loadu_ps(from + at), scales);
-        const __m128i halves = _mm256_cvtps_ph(scaled, _MM_FROUND_TO_NEAREST_INT);
-        const __m128i sign = _mm_and_si128(halves, sign_bit);
-        store(to + 2 * at, _mm_or_si128(_mm_min_epu16(_mm_xor_si128(halves, sign), most), sign));
-    });
-#endif
-    for (; d < dim; d++) store(to + 2 * d, half_of(from[d] * scale));
+    for (size_t d = 0; d < dim; d++) store(to + 2 * d, half_of(from[d] * scale));
 }
 
 // Whether all are halves that an encoder makes.
 static inline bool from_halves(const uint8_t* __restrict from, float unscale, float* __restrict to, size_t dim) {
     int32_t largest = 0;
-    size_t d = 0;
-#ifdef GEARTRAIN_EIGHTS
-    const __m256 unscales = _mm256_set1_ps(unscale);
-    const __m128i mask = _mm_set1_epi16(INT16_MAX);
-    __m128i lanes = _mm_setzero_si128();
-    d = in_eights(dim, [&](size_t at) {
-        const __m128i halves = load<__m128i>(from + 2 * at);
-        lanes = _mm_max_epu16(lanes, _mm_and_si128(halves, mask));
-        _mm256_storeu_ps(to + at, _mm256_mul_ps(_mm256_cvtph_ps(halves), unscales));
-    });
-    largest = largest_of(_mm256_cvtepu16_epi32(lanes));
-#endif
-    for (; d < dim; d++) {
+    for (size_t d = 0; d < dim; d++) {
         const uint16_t half = load<uint16_t>(from + 2 * d);
         largest = std::max(largest, half & 0x7FFF);
         to[d] = float_of(half) * unscale;
@@ -151,47 +89,48 @@ static inline bool from_halves(const uint8_t* __restrict from, float unscale, fl
     return largest <= kLargestHalf;
 }
 
-static int64_t encode_fp16(Matrix<const float> rows, Matrix<uint8_t> out) {
-    const size_t num_rows = rows.shape(0), dim = rows.shape(1), row_bytes = out.shape(1);
-    const float* from = rows.data();
-    uint8_t* to = out.data();
-    for (size_t row = 0; row < num_rows; row++, from += dim, to += row_bytes) {
-        const int32_t largest = largest_magnitude(from, dim);
-        if (largest >= kInfinity) return static_cast<int64_t>(row);
-        const int32_t exponent = exponent_of(largest);
-        to_halves(from, scale_of(exponent), to, dim);
-        store(to + 2 * dim, static_cast<uint16_t>(exponent << 7));
-    }
-    return kNone;
+static inline bool encode_row(Fp16, const float* from, uint8_t* to, size_t dim) {
+    const int32_t largest = largest_magnitude(from, dim);
+    if (largest >= kInfinity) return false;
+    const int32_t exponent = exponent_of(largest);
+    to_halves(from, scale_of(exponent), to, dim);
+    store(to + 2 * dim, static_cast<uint16_t>(exponent << 7));
+    return true;
 }
 
-static int64_t decode_fp16(Matrix<const uint8_t> encoded, Matrix<float> out) {
-    const size_t num_rows = out.shape(0), dim = out.shape(1), row_bytes = encoded.shape(1);
-    const uint8_t* from = encoded.data();
-    float* to = out.data();
-    for (size_t row = 0; row < num_rows; row++, from += row_bytes, to += dim) {
-        const int32_t field = load<uint16_t>(from + 2 * dim), exponent = field >> 7;
-        const bool fits = (field & 0x7F) == 0 && exponent >= kLeastExponent && exponent <= 2 * kBias;
-        if (!fits || !from_halves(from, unscale_of(exponent), to, dim)) return static_cast<int64_t>(row);
-    }
-    return kNone;
+static inline bool decode_row(Fp16, const uint8_t* from, float* to, size_t dim) {
+    const int32_t field = load<uint16_t>(from + 2 * dim), exponent = field >> 7;
+    const bool fits = (field & 0x7F) == 0 && exponent >= kLeastExponent && exponent <= 2 * kBias;
+    return fits && from_halves(from, unscale_of(exponent), to, dim);
 }
 
 // --- bf16 ------------------------------------------------------------------------------------------------------------
 
-constexpr uint32_t kLargestBf16 = 0x7F7F;
+// The largest magnitude, as the integer of its bits.
+static int32_t to_bf16(const float* __restrict from, uint8_t* __restrict to, size_t size) {
+    int32_t largest = 0;
+    for (size_t i = 0; i < size; i++) {
+        const int32_t bits = load<int32_t>(from + i), magnitude = bits & kMagnitude;
+        largest = std::max(largest, magnitude);
+        const uint32_t rounded = (static_cast<uint32_t>(magnitude) + 0x7FFF + ((magnitude >> 16) & 1)) >> 16;
+        store(to + 2 * i, static_cast<uint16_t>(std::min<uint32_t>(rounded, kLargestBf16) | ((bits >> 16) & 0x8000)));
+    }
+    return largest;
+}
 
 static int64_t encode_bf16(Matrix<const float> rows, Matrix<uint8_t> out) {
-    const size_t size = rows.size();
-    const float* __restrict from = rows.data();
-    uint8_t* __restrict to = out.data();
-    uint32_t largest = 0;
-    for (size_t i = 0; i < size; i++) {
-        const uint32_t bits = bits_as<uint32_t>(from[i]), magnitude = bits & kMagnitude;
-        largest = std::max(largest, magnitude);
-        const uint32_t rounded = std::min((magnitude + 0x7FFF + ((magnitude >> 16) & 1)) >> 16, kLargestBf16);
-        store(to + 2 * i, static_cast<uint16_t>(rounded | ((bits >> 16) & 0x8000)));
+    const float* const from = rows.data();
+    uint8_t* const to = out.data();
+    size_t at = 0;
+    int32_t largest = 0;
+    const auto one_by_one = [&](size_t size) { largest = std::max(largest, to_bf16(from + at, to + 2 * at, size)); };
+    if (eights::kAreHere) {
+        constexpr size_t kPart = eights::kBf16Values;
+        for (; at + kPart <= rows.size(); at += kPart) {
+            if (__builtin_expect(!eights::encode_bf16(from + at, to + 2 * at), 0)) one_by_one(kPart);
+        }
     }
+    one_by_one(rows.size() - at);
     return largest < kInfinity ? kNone : first_not_finite(from, rows.shape(1));
 }
 
@@ -199,18 +138,16 @@ static int64_t decode_bf16(Matrix<const uint8_t> encoded, Matrix<float> out) {
     const size_t size = out.size();
     const uint8_t* __restrict from = encoded.data();
     float* __restrict to = out.data();
-    uint32_t largest = 0;
+    int32_t largest = 0;
     for (size_t i = 0; i < size; i++) {
         const uint32_t value = load<uint16_t>(from + 2 * i);
-        largest = std::max(largest, value & 0x7FFF);
+        largest = std::max(largest, static_cast<int32_t>(value & 0x7FFF));
         to[i] = bits_as<float>(value << 16);
     }
     return largest <= kLargestBf16 ? kNone : first_not_finite(to, out.shape(1));
 }
 
 // --- int8 ------------------------------------------------------------------------------------------------------------
-
-constexpr float kSteps = 255.0f;
 
 struct Ends {
     float least, largest;
@@ -221,19 +158,7 @@ static inline int32_t flipped(int32_t bits) { return bits ^ ((bits >> 31) & kMag
 
 static inline Ends ends_of(const float* __restrict values, size_t size) {
     int32_t first = INT32_MAX, last = INT32_MIN;
-    size_t d = 0;
-#ifdef GEARTRAIN_EIGHTS
-    __m256i low = _mm256_set1_epi32(INT32_MAX), high = _mm256_set1_epi32(INT32_MIN);
-    d = in_eights(size, [&](size_t at) {
-        const __m256i bits = load<__m256i>(values + at);
-        const __m256i ordered = _mm256_xor_si256(bits, _mm256_srli_epi32(_mm256_srai_epi32(bits, 31), 1));
-        low = _mm256_min_epi32(low, ordered);
-        high = _mm256_max_epi32(high, ordered);
-    });
-    first = least_of(low);
-    last = largest_of(high);
-#endif
-    for (; d < size; d++) {
+    for (size_t d = 0; d < size; d++) {
         const int32_t ordered = flipped(load<int32_t>(values + d));
         first = std::min(first, ordered);
         last = std::max(last, ordered);
@@ -257,74 +182,104 @@ static inline Range range_of(Ends ends) {
 
 static inline void to_steps(const float* __restrict from, Range range, uint8_t* __restrict to, size_t dim) {
     const float width = range.high - range.low, per_value = width > 0 ? kSteps / width : 0.0f;
-    size_t d = 0;
-#ifdef GEARTRAIN_EIGHTS
-    const __m256 scale = _mm256_set1_ps(range.scale), low = _mm256_set1_ps(range.low);
-    const __m256 factor = _mm256_set1_ps(per_value), half = _mm256_set1_ps(0.5f);
-    d = in_eights(dim, [&](size_t at) {
-        const __m256 above = _mm256_sub_ps(_mm256_mul_ps(_mm256_loadu_ps(from + at), scale), low);
-        const __m256i steps = _mm256_cvttps_epi32(_mm256_add_ps(_mm256_mul_ps(above, factor), half));
-        const __m128i narrow = _mm_packus_epi32(_mm256_castsi256_si128(steps), _mm256_extracti128_si256(steps, 1));
-        store(to + at, _mm_cvtsi128_si64(_mm_packus_epi16(narrow, narrow)));
-    });
-#endif
-    for (; d < dim; d++) {
+    for (size_t d = 0; d < dim; d++) {
         to[d] = static_cast<uint8_t>(static_cast<int32_t>((from[d] * range.scale - range.low) * per_value + 0.5f));
     }
 }
 
 static inline void from_steps(const uint8_t* __restrict from, Range range, float* __restrict to, size_t dim) {
     const float step = (range.high - range.low) * (1 / kSteps);
-    size_t d = 0;
-#ifdef GEARTRAIN_EIGHTS
-    const __m256 steps = _mm256_set1_ps(step), low = _mm256_set1_ps(range.low);
-    const __m256 high = _mm256_set1_ps(range.high), unscale = _mm256_set1_ps(range.unscale);
-    d = in_eights(dim, [&](size_t at) {
-        const __m256i numbers = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(load<int64_t>(from + at)));
-        const __m256 scaled = _mm256_add_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(numbers), steps), low);
-        _mm256_storeu_ps(to + at, _mm256_mul_ps(_mm256_min_ps(scaled, high), unscale));
-    });
-#endif
-    for (; d < dim; d++) {
+    for (size_t d = 0; d < dim; d++) {
         const float scaled = static_cast<float>(static_cast<int32_t>(from[d])) * step + range.low;
         to[d] = (scaled < range.high ? scaled : range.high) * range.unscale;
     }
 }
 
-static int64_t encode_int8(Matrix<const float> rows, Matrix<uint8_t> out) {
-    const size_t num_rows = rows.shape(0), dim = rows.shape(1), row_bytes = out.shape(1);
-    const float* from = rows.data();
-    uint8_t* to = out.data();
-    for (size_t row = 0; row < num_rows; row++, from += dim, to += row_bytes) {
-        const Ends ends = ends_of(from, dim);
-        const Range range = range_of(ends);
-        if (!range.is_finite) return static_cast<int64_t>(row);
-        to_steps(from, range, to, dim);
-        store(to + dim, ends);
+static inline bool encode_row(Int8, const float* from, uint8_t* to, size_t dim) {
+    const Ends ends = ends_of(from, dim);
+    const Range range = range_of(ends);
+    if (!range.is_finite) return false;
+    to_steps(from, range, to, dim);
+    store(to + dim, ends);
+    return true;
+}
+
+static inline bool decode_row(Int8, const uint8_t* from, float* to, size_t dim) {
+    const Ends ends = load<Ends>(from + dim);
+    const Range range = range_of(ends);
+    if (!range.is_finite || ends.least > ends.largest) return false;
+    from_steps(from, range, to, dim);
+    return true;
+}
+
+// --- rows ------------------------------------------------------------------------------------------------------------
+
+// Calls `work` with the dim as a constant where it is one of those that most models use (16 values, and 17 with a
+// first-order weight beside them), else with 0.
+template <typename Work>
+static int64_t with_dim(size_t dim, Work work) {
+    if (dim == 16) return work(std::integral_constant<size_t, 16>());
+    if (dim == 17) return work(std::integral_constant<size_t, 17>());
+    return work(std::integral_constant<size_t, 0>());
+}
+
+// The first row for which `one` says false, or -1. Where `several` is compiled it gets a stretch of rows and says
+// whether all went well; the last stretch may overlap the one before.
+template <size_t kFromSize, size_t kToSize, typename From, typename To, typename Several, typename One>
+[[gnu::always_inline]] static inline int64_t each_row(Matrix<From> in, Matrix<To> out, Several several, One one) {
+    const size_t num_rows = in.shape(0), from_size = in.shape(1), to_size = out.shape(1);
+    const auto first_refused = [&](size_t row, size_t end) {
+        for (; row < end; row++) {
+            if (!one(in.data() + row * from_size, out.data() + row * to_size)) return static_cast<int64_t>(row);
+        }
+        return kNone;
+    };
+    const size_t dim = std::is_same_v<To, float> ? to_size : from_size;
+    if (!eights::kAreHere || dim < eights::kLanes || num_rows < eights::kLanes) return first_refused(0, num_rows);
+    const size_t stretch = eights::rows_of_a_stretch(dim);
+    for (size_t next = 0; next < num_rows; next += stretch) {
+        const size_t row = std::min(next, num_rows - eights::kLanes), count = std::min(num_rows - row, stretch);
+        const eights::Rows<From, kFromSize> from{in.data() + row * from_size, count, from_size};
+        const eights::Rows<To, kToSize> to{out.data() + row * to_size, count, to_size};
+        if (__builtin_expect(!several(from, to), 0)) {
+            const int64_t refused = first_refused(row, row + count);
+            if (refused != kNone) return refused;
+        }
     }
     return kNone;
 }
 
-static int64_t decode_int8(Matrix<const uint8_t> encoded, Matrix<float> out) {
-    const size_t num_rows = out.shape(0), dim = out.shape(1), row_bytes = encoded.shape(1);
-    const uint8_t* from = encoded.data();
-    float* to = out.data();
-    for (size_t row = 0; row < num_rows; row++, from += row_bytes, to += dim) {
-        const Ends ends = load<Ends>(from + dim);
-        const Range range = range_of(ends);
-        if (!range.is_finite || ends.least > ends.largest) return static_cast<int64_t>(row);
-        from_steps(from, range, to, dim);
-    }
-    return kNone;
+template <typename Format>
+static int64_t encode(Matrix<const float> rows, Matrix<uint8_t> out) {
+    const size_t dim = rows.shape(1);
+    return with_dim(dim, [&](auto constant) {
+        constexpr size_t kDim = constant.value, kSize = kDim != 0 ? Format::bytes(kDim) : 0;
+        return each_row<kDim, kSize>(
+            rows, out,
+            [](auto from, auto to) __attribute__((always_inline)) { return eights::encode(Format(), from, to); },
+            [=](const float* from, uint8_t* to) { return encode_row(Format(), from, to, dim); });
+    });
+}
+
+template <typename Format>
+static int64_t decode(Matrix<const uint8_t> encoded, Matrix<float> out) {
+    const size_t dim = out.shape(1);
+    return with_dim(dim, [&](auto constant) {
+        constexpr size_t kDim = constant.value, kSize = kDim != 0 ? Format::bytes(kDim) : 0;
+        return each_row<kSize, kDim>(
+            encoded, out,
+            [](auto from, auto to) __attribute__((always_inline)) { return eights::decode(Format(), from, to); },
+            [=](const uint8_t* from, float* to) { return decode_row(Format(), from, to, dim); });
+    });
 }
 
 void bind_wire_codec(nb::module_& module) {
-    module.def("encode_fp16", &encode_fp16, array_argument("rows"), array_argument("out"), WithoutGil());
-    module.def("decode_fp16", &decode_fp16, array_argument("encoded"), array_argument("out"), WithoutGil());
+    module.def("encode_fp16", &encode<Fp16>, array_argument("rows"), array_argument("out"), WithoutGil());
+    module.def("decode_fp16", &decode<Fp16>, array_argument("encoded"), array_argument("out"), WithoutGil());
     module.def("encode_bf16", &encode_bf16, array_argument("rows"), array_argument("out"), WithoutGil());
     module.def("decode_bf16", &decode_bf16, array_argument("encoded"), array_argument("out"), WithoutGil());
-    module.def("encode_int8", &encode_int8, array_argument("rows"), array_argument("out"), WithoutGil());
-    module.def("decode_int8", &decode_int8, array_argument("encoded"), array_argument("out"), WithoutGil());
+    module.def("encode_int8", &encode<Int8>, array_argument("rows"), array_argument("out"), WithoutGil());
+    module.def("decode_int8", &decode<Int8>, array_argument("encoded"), array_argument("out"), WithoutGil());
 }
 
 }  // namespace geartrain

@@ -32,7 +32,7 @@ EDGES = [
     65520.0,
 ]
 widths = st.sampled_from([1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33])
-counts = st.sampled_from([0, 1, 2, 5])
+counts = st.sampled_from([0, 1, 2, 5, 8, 9, 35])  # from eight on, rows may be taken together
 finite = st.sampled_from(EDGES) | st.floats(width=32, allow_nan=False, allow_infinity=False)
 
 
@@ -111,15 +111,55 @@ def test_any_bytes_are_rows_or_refused_at_the_first_bad_one(
         assert refused.value.facts["position"] == bad[0]
 
 
+NOT_FINITE = np.array([0x7F800000, 0x7F800001, 0x7FC00000, 0x7FFFFFFF], dtype=np.uint32)
+"""Infinity, and NaN from the first to the last."""
+
+
 @pytest.mark.parametrize("codec", LOSSY)
-@pytest.mark.parametrize("dim", [1, 5, 8, 17])
-def test_a_row_that_is_not_finite_is_named(codec: str, dim: int) -> None:
-    for value in (np.nan, -np.nan, np.inf, -np.inf):
+@pytest.mark.parametrize("dim", [1, 5, 8, 16, 17])
+@pytest.mark.parametrize(("first", "count"), [(2, 4), (2, 44), (30, 44), (41, 44)])
+def test_a_row_that_is_not_finite_is_named(codec: str, dim: int, first: int, count: int) -> None:
+    for value in np.concatenate([NOT_FINITE, NOT_FINITE | np.uint32(0x80000000)]).view(np.float32):
         for column in range(dim):
-            rows = floats(1, 4, dim)
-            rows[2:, column] = value
-            with pytest.raises(KernelError, match="NaN or Inf at position 2"):
+            rows = floats(1, count, dim)
+            rows[first:, column] = value
+            with pytest.raises(KernelError, match=f"NaN or Inf at position {first}$"):
                 encode_rows(rows, codec)
+
+
+@pytest.mark.parametrize("dim", [3, 8, 16, 17])
+def test_encoded_rows_that_no_encoder_makes_are_named_where_others_are_good(dim: int) -> None:
+    bad = {
+        "fp16": [(1, 0x78), (2 * dim + 1, 0x80), (2 * dim, 0x01), (2 * dim + 1, 0x06)],
+        "bf16": [(1, 0x7F), (2 * dim - 1, 0xFF)],
+        "int8": [(dim + 3, 0x7F), (dim + 7, 0xFF)],
+    }
+    for codec, bytes_of_codec in bad.items():
+        for at, byte in bytes_of_codec:
+            for first in (0, 9, 31, 43):
+                encoded = encode_rows(floats(6, 44, dim), codec)
+                encoded[first:, at] = byte
+                if codec == "bf16":
+                    encoded[first:, at - 1] = 0x80
+                assert (~reference.CHECKS[codec](encoded)).argmax() == first
+                with pytest.raises(KernelError, match=f"encoded as {codec}.* at position {first}$"):
+                    decoded(encoded, codec, dim)
+
+
+@pytest.mark.parametrize("codec", LOSSY)
+@pytest.mark.parametrize("dim", [8, 16, 17])
+@pytest.mark.parametrize("spread", [0, 20, 149])
+def test_rows_at_the_edge_of_another_computation_match_the_reference(codec: str, dim: int, spread: int) -> None:
+    """Of these sizes are rows that are computed with a scale and without, and values that round to what is no half."""
+    random = np.random.default_rng(7)
+    for exponent in (-64, -63, -62, 13, 14, 15, 16):
+        for signs in ([-1, 1], [1], [-1], [-1, 0, 1]):
+            sizes = np.exp2(exponent + random.uniform(-spread, 0, (40, dim)))
+            rows = (sizes * random.choice(signs, (40, dim))).astype(np.float32)
+            rows[::5, 0] = np.nextafter(np.float32(2.0**exponent), np.float32(0))
+            encoded = encode_rows(rows, codec)
+            assert_same(encoded, reference.ENCODERS[codec](rows))
+            assert_same(decoded(encoded, codec, dim), reference.DECODERS[codec](encoded))
 
 
 @pytest.mark.parametrize("codec", LOSSY)
