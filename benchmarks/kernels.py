@@ -19,7 +19,7 @@ from functools import partial
 
 import numpy as np
 
-from benchmarks import kernels_fbgemm
+from benchmarks import kernels_codec, kernels_fbgemm
 from benchmarks.support.kernel_rounds import Batches, Kernel, measure
 from benchmarks.support.kernel_table import kernel_table
 from benchmarks.support.lines import Line, put_out
@@ -46,9 +46,12 @@ class Scale:
     rounds: int = 9
     rounds_of_other_optimizers: int = 5
     zipf_batches: int = 16
+    codec_rows: int = kernels_codec.NUM_ROWS
 
 
-QUICK = Scale(num_rows=20_000, batch_ids=64 * SLOTS, rounds=1, rounds_of_other_optimizers=1, zipf_batches=2)
+QUICK = Scale(
+    num_rows=20_000, batch_ids=64 * SLOTS, rounds=1, rounds_of_other_optimizers=1, zipf_batches=2, codec_rows=1000
+)
 
 
 def main(json: bool, quick: bool = False) -> int:
@@ -68,6 +71,7 @@ def lines(scale: Scale) -> Iterator[Line]:
             yield from _row_lines(scale, optimizer, {"": uniform})
     for suffix, batches in (("", uniform), ("_zipf", zipf)):
         yield from _batch_lines(scale, suffix, batches)
+    yield from kernels_codec.lines(scale.codec_rows, scale.rounds)
     yield from kernels_fbgemm.lines(scale.num_rows, scale.batch_ids, scale.rounds)
 
 

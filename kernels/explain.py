@@ -1,7 +1,9 @@
 """Which build of the native kernels runs here, and why.
 
 The kernels are compiled twice from one source: for any CPU of this architecture, and for x86-64-v3 (AVX2). Both give
-the same bits; the faster one is taken where the CPU allows it.
+the same bits; the faster one is taken where the CPU allows it. All of them run in the one build that is named: rows and
+their updates, dedup and pooling, and the codecs of the wire, too; none is taken from FBGEMM
+(docs/decisions/0021-wire-codecs-are-our-own.md).
 """
 
 from __future__ import annotations
@@ -34,5 +36,8 @@ if not TYPE_CHECKING:
 
 
 def explain() -> dict[str, str]:
-    """What runs and why: `variant` (plain or x86-64-v3), `module`, `reason`."""
+    """What runs and why: `variant` (plain or x86-64-v3), `module`, `reason`.
+
+    It holds for every kernel of this package, pooling and the wire's codecs among them.
+    """
     return {"variant": _VARIANT, "module": _MODULE, "reason": _REASON}

@@ -1,4 +1,4 @@
-"""The figures of the kernels as one table: million rows or ids per second, one and two threads."""
+"""The figures of the kernels as tables: million rows or ids per second, one and two threads; codecs by themselves."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def kernel_table(lines: Sequence[Line]) -> Group:
     table.add_column("what", no_wrap=True)
     for name in ("Zipf", "uniform", "limit", "share of limit"):
         table.add_column(name, justify="right", no_wrap=True)
-    for name, by_kind in _by_name(lines).items():
+    codecs = [line for line in lines if "rows_from" in line]
+    for name, by_kind in _by_name([line for line in lines if "rows_from" not in line]).items():
         zipf, uniform = by_kind.get("zipf", []), by_kind.get("uniform", [])
         table.add_row(
             name,
@@ -39,7 +40,18 @@ def kernel_table(lines: Sequence[Line]) -> Group:
             times = (_times(lines) for lines in (zipf, uniform))
             table.add_row("  here / there", *times)
     missing = [Text(f"{line['name']}: needs {line['missing']}") for line in lines if "missing" in line]
-    return Group(table, *missing)
+    return Group(table, *([_codec_table(codecs)] if codecs else []), *missing)
+
+
+def _codec_table(lines: Sequence[Line]) -> Table:
+    table = Table(title="Rows to the wire and back, ns a value, 1 thread", title_justify="left", box=SIMPLE)
+    for name in ("what", "rows from", "here", "FBGEMM", "FBGEMM + isfinite", "share of a copy"):
+        table.add_column(name, justify="left" if name in ("what", "rows from") else "right", no_wrap=True)
+    for line in lines:
+        times = (line.get(f"{prefix}ns_per_value") for prefix in ("", "fbgemm_", "fbgemm_checked_"))
+        cells = ("" if time is None else f"{time:.3f}" for time in times)
+        table.add_row(line["name"], line["rows_from"], *cells, f"{line['share_of_limit']:.2f}")
+    return table
 
 
 def _by_name(lines: Sequence[Line]) -> dict[str, dict[str, list[Line]]]:

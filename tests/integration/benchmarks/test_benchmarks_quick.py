@@ -15,6 +15,7 @@ from kernels.update_rule import SPARSE_KINDS
 
 DATA = Path(os.environ.get("GEARTRAIN_DATA", Path(__file__).resolve().parents[4] / "shared" / "data"))
 KERNELS = ["lookup", "gather_fused", *(f"update_fused_{kind}" for kind in SPARSE_KINDS), "dedup", "segment_sum"]
+CODECS = [f"{direction}_{codec}" for direction in ("encode", "decode") for codec in ("fp16", "bf16", "int8")]
 
 
 def bench(*arguments: str) -> list[dict[str, Any]]:
@@ -29,13 +30,15 @@ def bench(*arguments: str) -> list[dict[str, Any]]:
 def test_kernels() -> None:
     lines = bench("kernels")
     names = {line["name"] for line in lines}
-    assert names >= {*KERNELS, "fbgemm_pooled", "fbgemm_unpooled"}
+    assert names >= {*KERNELS, *CODECS, "fbgemm_pooled", "fbgemm_unpooled"}
     for line in lines:
         assert line.keys() >= {"name", "threads", "rows_per_s", "limit_rows_per_s", "share_of_limit"}
         if "missing" not in line:
             share = line["rows_per_s"] / line["limit_rows_per_s"]
             assert line["share_of_limit"] == pytest.approx(share, abs=1e-4)
     assert {line["threads"] for line in lines if line["name"] == "lookup"} == {1, 2}
+    by_source = [(line["name"], line["rows_from"]) for line in lines if line["name"] in CODECS]
+    assert sorted(by_source) == sorted((name, source) for name in CODECS for source in ("caches", "memory"))
 
 
 def test_tier() -> None:

@@ -74,6 +74,15 @@ def test_kernels_stand_by_ids_and_threads() -> None:
     assert "here / there 75.0" in rows
 
 
+def test_codecs_have_a_table_of_their_own() -> None:
+    alone = kernel_line("decode_fp16", 1, 1_000_000, rows_from="memory", ns_per_value=0.07)
+    peers = {"fbgemm_ns_per_value": 0.25, "fbgemm_checked_ns_per_value": 0.5}
+    beside = kernel_line("encode_int8", 1, 1_000_000, rows_from="caches", ns_per_value=0.125, **peers)
+    rows = [" ".join(line.split()) for line in shown(kernel_table([alone, beside])).splitlines()]
+    assert "decode_fp16 memory 0.070 0.01" in rows
+    assert "encode_int8 caches 0.125 0.250 0.500 0.01" in rows
+
+
 @pytest.mark.parametrize(
     ("module", "error"),
     [("torch", ImportError("no torch")), ("fbgemm_gpu", OSError("undefined symbol"))],
