@@ -2,10 +2,10 @@
 //
 // Bags are slot-major: bag s * B + b. Every sum runs over keys in that order, whatever the order of the loops.
 #include <algorithm>
-#include <type_traits>
 #include <vector>
 
 #include "arrays.h"
+#include "common_dims.h"
 #include "floats.h"
 
 namespace geartrain {
@@ -26,15 +26,6 @@ template <int kForWriting>
 [[gnu::always_inline]] static inline void prefetch_behind(const float* from, size_t distance, size_t dim) {
     const uintptr_t address = reinterpret_cast<uintptr_t>(from) + distance * sizeof(float);
     prefetch_bytes<kForWriting>(reinterpret_cast<const void*>(address), dim * sizeof(float));
-}
-
-// Calls `work` with the dim as a constant where it is one of those that most models use (16 values, and 17 with a
-// first-order weight beside them), else with 0.
-template <typename Work>
-static bool with_dim(size_t dim, Work work) {
-    if (dim == 16) return work(std::integral_constant<size_t, 16>());
-    if (dim == 17) return work(std::integral_constant<size_t, 17>());
-    return work(std::integral_constant<size_t, 0>());
 }
 
 // Where the keys of bags are, checked while they are visited: a sweep of its own would cost a quarter of the work.

@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "arrays.h"
+#include "common_dims.h"
 #include "wire_codec_eights.h"
 
 namespace geartrain {
@@ -213,15 +214,6 @@ static inline bool decode_row(Int8, const uint8_t* from, float* to, size_t dim) 
 }
 
 // --- rows ------------------------------------------------------------------------------------------------------------
-
-// Calls `work` with the dim as a constant where it is one of those that most models use (16 values, and 17 with a
-// first-order weight beside them), else with 0.
-template <typename Work>
-static int64_t with_dim(size_t dim, Work work) {
-    if (dim == 16) return work(std::integral_constant<size_t, 16>());
-    if (dim == 17) return work(std::integral_constant<size_t, 17>());
-    return work(std::integral_constant<size_t, 0>());
-}
 
 // The first row for which `one` says false, or -1. Where `several` is compiled it gets a stretch of rows and says
 // whether all went well; the last stretch may overlap the one before.
