@@ -203,7 +203,7 @@ def test_a_lying_index_is_refused_before_memory_is_taken(
     [
         ({"row_dtype": "fp8"}, "row_dtype"),
         ({"dim": 4}, "bytes of shard 0"),
-        ({"dim": 2**62}, "bytes of shard 0"),
+        ({"dim": 2**53}, "bytes of shard 0"),
         ({"state_width": 5}, "bytes of shard 0"),
         ({"sketch_bytes": 0}, "sketch bytes of shard 0"),
         ({"base": None}, "base"),
@@ -211,6 +211,7 @@ def test_a_lying_index_is_refused_before_memory_is_taken(
         ({"kind": "full"}, "base"),
         ({"kind": "half"}, "schema"),
         ({"dim": -1}, "schema"),
+        ({"dim": 2**53 + 1}, "schema"),
         ({"dim": 2**70}, "schema"),
         ({"dim": 2.5}, "schema"),
         ({"more": 1}, "schema"),
