@@ -6,8 +6,9 @@ Pooled: the sum of each bag. Unpooled: the row of each id. With one id a bag bot
 
 Here: the same ids through 64-bit keys and the store that servers use, in one process and in the order of a step of this
 project: number the distinct keys, gather their rows, copy them to every id (which is the forward pass of bags with
-one id), sum the gradients of each key, update their rows. Ours is more work: rows are found by key and have statistics,
-keys may be new, rows may leave.
+one id), sum the gradients of each key, update their rows. Beside the pooled form bags have offsets that are read and
+checked, as there; beside the unpooled one every id is known to be a bag, as in batches without sequences. Ours is more
+work: rows are found by key and have statistics, keys may be new, rows may leave.
 
 `rows_per_s` is FBGEMM's (ids, duplicates included), `geartrain_rows_per_s` is ours; both take turns in each round, and
 figures are medians. They are without the first step of a turn, so that caches hold what a step leaves there, as in
@@ -102,7 +103,9 @@ def _compare(
 ) -> Iterator[Line]:
     numbers = batches.line_numbers(len(memory))
     reads, updates = (MemoryLimit(memory, numbers, threads, add=add) for add in (False, True))
-    steps: dict[str, Step] = {"ours": ours.step, **{name: peer.bind(batches) for name, peer in peers.items()}}
+    steps: dict[str, Step] = {}
+    for name, peer in peers.items():
+        steps |= {_ours_beside(name): partial(ours.step, has_offsets=_FORMS[name]), name: peer.bind(batches)}
     seconds: dict[str, list[float]] = {name: [] for name in steps}
     seconds_from_cold: dict[str, list[float]] = {name: [] for name in steps}
     for _ in range(rounds):
@@ -112,10 +115,10 @@ def _compare(
             first_s = seconds_beside([partial(step, len(batches.ids) - 1)])
             seconds[name].append(seconds_beside([partial(_run_all, step, len(batches.ids))]))
             seconds_from_cold[name].append(first_s + seconds[name][-1])
-    ours_rows_per_s = batches.size / statistics.median(seconds["ours"])
     limit_rows_per_s = 1 / (1 / reads.lines_per_s() + 2 / updates.lines_per_s())
     for name in peers:
         rows_per_s = batches.size / statistics.median(seconds[name])
+        ours_rows_per_s = batches.size / statistics.median(seconds[_ours_beside(name)])
         yield {
             "name": name,
             "ids": kind,
@@ -126,9 +129,13 @@ def _compare(
             "geartrain_rows_per_s": round(ours_rows_per_s),
             "geartrain_over_fbgemm": round(ours_rows_per_s / rows_per_s, 2),
             "geartrain_over_fbgemm_from_cold": round(
-                statistics.median(seconds_from_cold[name]) / statistics.median(seconds_from_cold["ours"]), 2
+                statistics.median(seconds_from_cold[name]) / statistics.median(seconds_from_cold[_ours_beside(name)]), 2
             ),
         }
+
+
+def _ours_beside(peer: str) -> str:
+    return f"ours beside {peer}"
 
 
 def _run_all(step: Step, num_batches: int) -> None:
@@ -149,12 +156,13 @@ class _Ours:
         self._offsets: Places = np.arange(size + 1, dtype=np.int32)
         self._sums = np.zeros(1, dtype=np.uint8)
 
-    def step(self, number: int) -> None:
+    def step(self, number: int, has_offsets: bool) -> None:
+        offsets = self._offsets if has_offsets else None
         unique, inverse = deduplicate(self._keys[number])
         rows = np.empty((len(unique), DIM), dtype=np.float32)
         self._gather(unique, rows)
-        pool_forward(rows, inverse, self._offsets, self._sums, len(inverse))
-        grads = pool_backward(self._grad, inverse, self._offsets, self._sums, len(unique))
+        pool_forward(rows, inverse, offsets, self._sums, len(inverse))
+        grads = pool_backward(self._grad, inverse, offsets, self._sums, len(unique))
         self._store.apply([contribution(unique, grads)], RULE, number, num_threads=self._threads)
 
     def _gather(self, keys: Keys, rows: Floats) -> None:

@@ -82,4 +82,5 @@ def select(batch: Batch, rows: Indices) -> Batch:
         keys=batch.keys[places],
         bag_offsets=offsets,
         group_ids=None if batch.group_ids is None else batch.group_ids[rows],
+        one_key_bags=batch.one_key_bags,
     )

@@ -94,8 +94,8 @@ class StepRunner:
             if scale != 1.0:
                 pooled.grad /= scale
             pooled_grad = pooled.grad.contiguous().cpu().numpy()
-            grads = pool_backward(pooled_grad, plan.inverse, batch.bag_offsets, self._mean_slots, num_rows)
-        shows, clicks = count_shows(plan.inverse, batch.bag_offsets, batch.labels, num_rows)
+            grads = pool_backward(pooled_grad, plan.inverse, batch.pooling_offsets, self._mean_slots, num_rows)
+        shows, clicks = count_shows(plan.inverse, batch.pooling_offsets, batch.labels, num_rows)
         flat = self._reduced[:-1]
         self._layout.read_gradient(flat)
         if scale != 1.0:
@@ -138,7 +138,7 @@ class StepRunner:
             self._pooled_rows = np.empty(shape, dtype=np.float32)
         # One array for all steps of this size: fresh memory of some megabytes costs more than the pooling itself.
         pool_forward(
-            rows, planned.plan.inverse, batch.bag_offsets, self._mean_slots, batch.num_samples, self._pooled_rows
+            rows, planned.plan.inverse, batch.pooling_offsets, self._mean_slots, batch.num_samples, self._pooled_rows
         )
         return self._on_device(self._pooled_rows)
 

@@ -20,6 +20,7 @@ class Batch:
     `bag_offsets` int32[S*B + 1], slot-major: the bag of sample b in slot s is
     `keys[bag_offsets[s*B + b] : bag_offsets[s*B + b + 1]]`; a missing sequence is an empty bag.
     `group_ids` uint64[B]: the key of the `data.group_by` slot, or None without one.
+    `one_key_bags`: whether it is known that every bag has exactly one key, as without sequences.
     """
 
     labels: Floats
@@ -27,6 +28,12 @@ class Batch:
     keys: Keys
     bag_offsets: Places
     group_ids: Keys | None
+    one_key_bags: bool = False
+
+    @property
+    def pooling_offsets(self) -> Places | None:
+        """`bag_offsets`, or None where they tell nothing: pooling is faster without them."""
+        return None if self.one_key_bags else self.bag_offsets
 
     @property
     def num_samples(self) -> int:

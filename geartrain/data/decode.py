@@ -131,6 +131,7 @@ def assemble(pieces: Sequence[tuple[DecodedChunk, Indices]], schema: DataSchema)
         keys=keys,
         bag_offsets=bag_offsets,
         group_ids=group_ids,
+        one_key_bags=len(singles) == len(schema.slots),
     )
 
 

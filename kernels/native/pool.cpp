@@ -1,7 +1,10 @@
 // Pooling of rows into bags, its gradient, and the counts of shows and clicks; defined in reference/pool.py.
 //
 // Bags are slot-major: bag s * B + b. Every sum runs over keys in that order, whatever the order of the loops.
+#include <nanobind/stl/optional.h>
+
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "arrays.h"
@@ -28,13 +31,22 @@ template <int kForWriting>
     prefetch_bytes<kForWriting>(reinterpret_cast<const void*>(address), dim * sizeof(float));
 }
 
+using Offsets = std::optional<Vector<const int32_t>>;
+
 // Where the keys of bags are, checked while they are visited: a sweep of its own would cost a quarter of the work.
 struct Bags {
-    const int32_t *inverse, *offsets;
+    const int32_t *inverse, *offsets;  // no offsets where every bag has one key
     size_t num_keys, num_rows;
+
+    Bags(const Vector<const int32_t>& keys, const Offsets& bag_offsets, size_t rows)
+        : inverse(keys.data()),
+          offsets(bag_offsets ? bag_offsets->data() : nullptr),
+          num_keys(keys.shape(0)),
+          num_rows(rows) {}
 
     // Whether all keys are in bags, if those between are right.
     bool ends_are_right(size_t num_bags) const {
+        if (offsets == nullptr) return num_keys == num_bags;
         return offsets[0] == 0 && static_cast<size_t>(offsets[num_bags]) == num_keys;
     }
 
@@ -42,6 +54,12 @@ struct Bags {
     // number `at` on. False when offsets are wrong, or pool says so.
     template <typename Pool>
     [[gnu::always_inline]] bool each(size_t first, size_t num_bags, Pool pool) const {
+        if (offsets == nullptr) {
+            for (size_t i = 0; i < num_bags; i++) {
+                if (__builtin_expect(!pool(i, first + i, 1), 0)) return false;
+            }
+            return true;
+        }
         size_t at = static_cast<size_t>(offsets[first]);
         if (at > num_keys) return false;
         for (size_t i = 0; i < num_bags; i++) {
@@ -106,10 +124,10 @@ static bool pool_forward_as(const float* rows, const Bags& bags, const uint8_t* 
 }
 
 // These three return false, with the output half written, if the bags or a row of a key are not in range.
-static bool pool_forward(Matrix<const float> rows, Vector<const int32_t> inverse, Vector<const int32_t> bag_offsets,
+static bool pool_forward(Matrix<const float> rows, Vector<const int32_t> inverse, Offsets bag_offsets,
                          Vector<const uint8_t> mean_slots, Cube<float> out) {
-    const Bags bags{inverse.data(), bag_offsets.data(), inverse.shape(0), rows.shape(0)};
-    if (!bags.ends_are_right(bag_offsets.shape(0) - 1)) return false;
+    const Bags bags(inverse, bag_offsets, rows.shape(0));
+    if (!bags.ends_are_right(out.shape(0) * out.shape(1))) return false;
     return with_dim(out.shape(2),
                     [&](auto dim) { return pool_forward_as<dim>(rows.data(), bags, mean_slots.data(), out); });
 }
@@ -141,19 +159,19 @@ static bool pool_backward_as(const Cube<const float>& grad, const Bags& bags, co
     return true;
 }
 
-static bool pool_backward(Cube<const float> grad, Vector<const int32_t> inverse, Vector<const int32_t> bag_offsets,
+static bool pool_backward(Cube<const float> grad, Vector<const int32_t> inverse, Offsets bag_offsets,
                           Vector<const uint8_t> mean_slots, Matrix<float> out) {
-    const Bags bags{inverse.data(), bag_offsets.data(), inverse.shape(0), out.shape(0)};
-    if (!bags.ends_are_right(bag_offsets.shape(0) - 1)) return false;
+    const Bags bags(inverse, bag_offsets, out.shape(0));
+    if (!bags.ends_are_right(grad.shape(0) * grad.shape(1))) return false;
     std::fill_n(out.data(), out.size(), 0.0f);
     return with_dim(grad.shape(2),
                     [&](auto dim) { return pool_backward_as<dim>(grad, bags, mean_slots.data(), out.data()); });
 }
 
-static bool count_shows(Vector<const int32_t> inverse, Vector<const int32_t> bag_offsets, Vector<const float> labels,
+static bool count_shows(Vector<const int32_t> inverse, Offsets bag_offsets, Vector<const float> labels,
                         Vector<float> shows, Vector<float> clicks) {
-    const size_t num_samples = labels.shape(0), num_bags = bag_offsets.shape(0) - 1;
-    const Bags bags{inverse.data(), bag_offsets.data(), inverse.shape(0), shows.shape(0)};
+    const size_t num_samples = labels.shape(0), num_bags = bag_offsets ? bag_offsets->shape(0) - 1 : inverse.shape(0);
+    const Bags bags(inverse, bag_offsets, shows.shape(0));
     if (!bags.ends_are_right(num_bags)) return false;
     std::fill_n(shows.data(), shows.size(), 0.0f);
     std::fill_n(clicks.data(), clicks.size(), 0.0f);
@@ -176,10 +194,10 @@ static bool count_shows(Vector<const int32_t> inverse, Vector<const int32_t> bag
 
 void bind_pool(nb::module_& module) {
     module.def("pool_forward", &pool_forward, array_argument("rows"), array_argument("inverse"),
-               array_argument("bag_offsets"), array_argument("mean_slots"), array_argument("out"), WithoutGil());
+               array_argument("bag_offsets").none(), array_argument("mean_slots"), array_argument("out"), WithoutGil());
     module.def("pool_backward", &pool_backward, array_argument("grad"), array_argument("inverse"),
-               array_argument("bag_offsets"), array_argument("mean_slots"), array_argument("out"), WithoutGil());
-    module.def("count_shows", &count_shows, array_argument("inverse"), array_argument("bag_offsets"),
+               array_argument("bag_offsets").none(), array_argument("mean_slots"), array_argument("out"), WithoutGil());
+    module.def("count_shows", &count_shows, array_argument("inverse"), array_argument("bag_offsets").none(),
                array_argument("labels"), array_argument("shows"), array_argument("clicks"), WithoutGil());
 }
 

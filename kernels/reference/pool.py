@@ -8,10 +8,10 @@ from geartrain.types import Floats, Indices, Places
 
 
 def pool_forward(
-    rows: Floats, inverse: Places, bag_offsets: Places, mean_slots: np.ndarray, num_samples: int
+    rows: Floats, inverse: Places, bag_offsets: Places | None, mean_slots: np.ndarray, num_samples: int
 ) -> Floats:
     num_slots = len(mean_slots)
-    bag, divisor = _bags(bag_offsets, mean_slots, num_samples)
+    bag, divisor = _bags(_offsets(bag_offsets, inverse), mean_slots, num_samples)
     sums = np.zeros((num_slots * num_samples, rows.shape[1]), dtype=np.float32)
     np.add.at(sums, bag, rows[inverse])
     sums /= divisor[:, None]
@@ -19,17 +19,18 @@ def pool_forward(
 
 
 def pool_backward(
-    grad: Floats, inverse: Places, bag_offsets: Places, mean_slots: np.ndarray, num_unique: int
+    grad: Floats, inverse: Places, bag_offsets: Places | None, mean_slots: np.ndarray, num_unique: int
 ) -> Floats:
     num_samples, num_slots, dim = grad.shape
-    bag, divisor = _bags(bag_offsets, mean_slots, num_samples)
+    bag, divisor = _bags(_offsets(bag_offsets, inverse), mean_slots, num_samples)
     per_bag = grad.transpose(1, 0, 2).reshape(num_slots * num_samples, dim) / divisor[:, None]
     sums = np.zeros((num_unique, dim), dtype=np.float32)
     np.add.at(sums, inverse, per_bag[bag])
     return sums
 
 
-def count_shows(inverse: Places, bag_offsets: Places, labels: Floats, num_unique: int) -> tuple[Floats, Floats]:
+def count_shows(inverse: Places, bag_offsets: Places | None, labels: Floats, num_unique: int) -> tuple[Floats, Floats]:
+    bag_offsets = _offsets(bag_offsets, inverse)
     bag = np.repeat(np.arange(len(bag_offsets) - 1), np.diff(bag_offsets))
     shows = np.zeros(num_unique, dtype=np.float32)
     clicks = np.zeros(num_unique, dtype=np.float32)
@@ -37,6 +38,10 @@ def count_shows(inverse: Places, bag_offsets: Places, labels: Floats, num_unique
     if len(bag):
         np.add.at(clicks, inverse, labels[bag % len(labels)])
     return shows, clicks
+
+
+def _offsets(bag_offsets: Places | None, inverse: Places) -> Places:
+    return np.arange(len(inverse) + 1, dtype=np.int32) if bag_offsets is None else bag_offsets
 
 
 def _bags(bag_offsets: Places, mean_slots: np.ndarray, num_samples: int) -> tuple[Indices, Floats]:

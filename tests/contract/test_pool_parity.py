@@ -70,6 +70,35 @@ def test_shows_and_clicks_match_the_reference(sample: Bags, seed: int) -> None:
     assert (clicks <= shows).all()
 
 
+@many
+@given(st.integers(0, 150), st.lists(st.integers(0, 1), max_size=4), dims, st.integers(0, 999))
+def test_bags_of_one_key_need_no_offsets(num_samples: int, mean_slots: list[int], dim: int, seed: int) -> None:
+    num_bags, means = num_samples * len(mean_slots), np.array(mean_slots, dtype=np.uint8)
+    inverse = np.random.default_rng(seed).integers(0, 50, num_bags, dtype=np.int32)
+    rows, grad = floats(seed, 50, dim), floats(seed, num_samples, len(mean_slots), dim)
+    labels = (floats(seed, num_samples) > 0).astype(np.float32)
+    for kernels in (pool_forward, reference.pool_forward):
+        with_offsets = kernels(rows, inverse, np.arange(num_bags + 1, dtype=np.int32), means, num_samples)
+        assert_same(pool_forward(rows, inverse, None, means, num_samples), with_offsets)
+    assert_same(pool_backward(grad, inverse, None, means, 50), reference.pool_backward(grad, inverse, None, means, 50))
+    for got, expected in zip(
+        count_shows(inverse, None, labels, 50), reference.count_shows(inverse, None, labels, 50), strict=True
+    ):
+        assert_same(got, expected)
+
+
+def test_without_offsets_keys_and_bags_are_as_many() -> None:
+    means = np.zeros(2, dtype=np.uint8)
+    with pytest.raises(KernelError, match=r"inverse: expected shape \[4\], got shape \[3\]"):
+        pool_forward(floats(0, 3, 2), places([0, 1, 2]), None, means, 2)
+    with pytest.raises(KernelError, match=r"inverse: expected shape \[4\], got shape \[5\]"):
+        pool_backward(floats(0, 2, 2, 2), places([0] * 5), None, means, 3)
+    with pytest.raises(KernelError, match="inverse: expected a multiple of 2 bags, got 3 bags"):
+        count_shows(places([0, 1, 2]), None, np.zeros(2, dtype=np.float32), 3)
+    with pytest.raises(KernelError, match=r"inverse: expected values in \[0, 3\), got 3 at position 2"):
+        pool_forward(floats(0, 3, 2), places([0, 1, 3, 0]), None, means, 2)
+
+
 def test_mean_of_an_empty_bag_is_zero_and_gives_no_gradient() -> None:
     offsets, inverse, means = places([0, 0, 2]), places([0, 1]), np.ones(1, dtype=np.uint8)
     rows = np.array([[2.0], [4.0]], dtype=np.float32)

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -161,35 +162,39 @@ private:
         const size_t num_samples = 1 + odd_size(150), num_slots = odd_size(5), dim = 1 + odd_size(17);
         const size_t num_bags = num_samples * num_slots, num_rows = 1 + random_.below(50);
         Buffer<int32_t> offsets(num_bags + 1);
-        for (size_t i = 0; i < num_bags; i++) offsets[i + 1] = offsets[i] + static_cast<int32_t>(random_.below(4));
+        const bool one_key_bags = random_.one_in(4);
+        for (size_t i = 0; i < num_bags; i++) {
+            offsets[i + 1] = offsets[i] + (one_key_bags ? 1 : static_cast<int32_t>(random_.below(4)));
+        }
+        std::optional<Vector<const int32_t>> given = offsets.in();
         Buffer<int32_t> inverse(static_cast<size_t>(offsets[num_bags]));
         for (int32_t& row : inverse) row = static_cast<int32_t>(random_.below(num_rows));
         Buffer<uint8_t> means(num_slots);
         for (uint8_t& mean : means) mean = static_cast<uint8_t>(random_.below(2));
         Buffer<float> rows = floats(num_rows * dim), pooled(num_bags * dim), grads(num_rows * dim);
-        using Forward = bool(Matrix<const float>, Vector<const int32_t>, Vector<const int32_t>, Vector<const uint8_t>,
-                             Cube<float>);
+        using Forward = bool(Matrix<const float>, Vector<const int32_t>, std::optional<Vector<const int32_t>>,
+                             Vector<const uint8_t>, Cube<float>);
         const auto forward = [&] {
-            return module_.function<Forward>("pool_forward")(rows.matrix<const float>(num_rows), inverse.in(),
-                                                             offsets.in(), means.in(),
+            return module_.function<Forward>("pool_forward")(rows.matrix<const float>(num_rows), inverse.in(), given,
+                                                             means.in(),
                                                              Cube<float>(pooled.data(), num_samples, num_slots, dim));
         };
         EXPECT(forward(), "bags are refused");
         digest_.add(pooled);
-        using Backward = bool(Cube<const float>, Vector<const int32_t>, Vector<const int32_t>, Vector<const uint8_t>,
-                              Matrix<float>);
+        using Backward = bool(Cube<const float>, Vector<const int32_t>, std::optional<Vector<const int32_t>>,
+                              Vector<const uint8_t>, Matrix<float>);
         const auto backward = [&] {
             return module_.function<Backward>("pool_backward")(
-                Cube<const float>(pooled.data(), num_samples, num_slots, dim), inverse.in(), offsets.in(), means.in(),
+                Cube<const float>(pooled.data(), num_samples, num_slots, dim), inverse.in(), given, means.in(),
                 grads.matrix<float>(num_rows));
         };
         EXPECT(backward(), "bags are refused");
         digest_.add(grads);
         Buffer<float> labels = floats(num_samples), shows(num_rows), clicks(num_rows);
-        using CountShows = bool(Vector<const int32_t>, Vector<const int32_t>, Vector<const float>, Vector<float>,
-                                Vector<float>);
+        using CountShows = bool(Vector<const int32_t>, std::optional<Vector<const int32_t>>, Vector<const float>,
+                                Vector<float>, Vector<float>);
         const auto count_shows = [&] {
-            return module_.function<CountShows>("count_shows")(inverse.in(), offsets.in(), labels.in(), shows.vector(),
+            return module_.function<CountShows>("count_shows")(inverse.in(), given, labels.in(), shows.vector(),
                                                                clicks.vector());
         };
         EXPECT(count_shows(), "bags are refused");
@@ -207,6 +212,10 @@ private:
             int32_t& offset = offsets[1 + random_.below(num_bags - 1)];
             refused(offset, offsets[num_bags] + 1);
         }
+        given.reset();
+        const bool fits = inverse.size() == num_bags;
+        EXPECT(forward() == fits && backward() == fits && (!fits || count_shows()), "bags of one key are mistaken");
+        if (!fits) given = offsets.in();
         if (inverse.size() == 0) return;
         for (int32_t wrong : {int32_t{-1}, static_cast<int32_t>(num_rows), INT32_MIN, INT32_MAX}) {
             refused(inverse[random_.below(inverse.size())], wrong);

@@ -62,6 +62,7 @@ def check(batch, rows: list[int]) -> None:
     assert batch.group_ids.tolist() == [integer_key(row + 1000, "item") for row in rows]
     assert batch.bag_offsets.shape == (3 * num_samples + 1,)
     assert batch.bag_offsets[-1] == len(batch.keys)
+    assert batch.pooling_offsets is batch.bag_offsets
     for sample, row in enumerate(rows):
         assert bag_keys(batch, 0, sample) == [integer_key(row, "user")]
         assert bag_keys(batch, 1, sample) == [integer_key(value, "item") for value in HISTORIES[row]]
@@ -109,6 +110,7 @@ def test_slots_with_one_key_each_need_no_bags(tmp_path):
     reader = SplitReader(build_index(config), config, "train")
     batch = reader.batch(PassOrder([3], 1, 0, False), 1, 3)
     assert batch.bag_offsets.tolist() == [0, 1, 2, 3, 4]
+    assert batch.pooling_offsets is None
     assert batch.group_ids.tolist() == batch.keys[2:].tolist()
     assert batch.numeric.shape == (2, 0)
     reader.close()

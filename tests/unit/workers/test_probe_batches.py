@@ -17,7 +17,7 @@ from geartrain.types import NUM_SHARDS
 from geartrain.wire.messages import Route
 
 
-def batch_of(bags: list[list[list[int]]]) -> Batch:
+def batch_of(bags: list[list[list[int]]], one_key_bags: bool = False) -> Batch:
     """A batch whose `bags[slot][sample]` are the keys; label and numeric value of a sample are its number."""
     num_samples = len(bags[0])
     lengths = [len(bag) for slot in bags for bag in slot]
@@ -27,6 +27,7 @@ def batch_of(bags: list[list[list[int]]]) -> Batch:
         keys=np.array([key for slot in bags for bag in slot for key in bag], dtype=np.uint64),
         bag_offsets=np.cumsum([0, *lengths], dtype=np.int32),
         group_ids=np.arange(num_samples, dtype=np.uint64) + np.uint64(100),
+        one_key_bags=one_key_bags,
     )
 
 
@@ -55,6 +56,13 @@ def test_a_selection_has_these_samples_in_this_order(drawn: tuple[list[list[list
     assert selected.group_ids is not None and selected.group_ids.tolist() == [100 + row for row in rows]
     assert bags_in(selected, len(bags)) == [[slot[row] for row in rows] for slot in bags]
     assert (selected.keys.dtype, selected.bag_offsets.dtype) == (np.uint64, np.int32)
+
+
+def test_a_selection_is_known_to_have_one_key_a_bag_where_all_have() -> None:
+    bags = [[[1], [2]], [[3], [4]]]
+    rows = np.array([1], dtype=np.int64)
+    assert select(batch_of(bags, one_key_bags=True), rows).pooling_offsets is None
+    assert select(batch_of(bags), rows).pooling_offsets is not None
 
 
 def test_a_selection_from_a_batch_without_slots() -> None:
