@@ -145,7 +145,6 @@ class JobState:
                 expected=[block.start, block.stop],
                 got=[start, stop],
             )
-
         if not within(part.arrays.dense, float(np.finfo(np.float32).max)):
             raise WireError("a dense gradient with NaN or Inf", field="dense", expected="finite numbers", got="others")
 
